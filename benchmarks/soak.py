@@ -2,8 +2,9 @@
 
 python -m benchmarks.soak [SECONDS]
 
-By default for AFT_SOAK_SECONDS, or half an hour. This process writes the files and kills; a driver
-of its own runs the query. The result goes to ``data/soak.json``.
+By default for AFT_SOAK_SECONDS, or half an hour, with one group of 64 sensors, or AFT_SOAK_GROUPS
+of 20. This process writes the files and kills; a driver of its own runs the query. The result goes
+to ``data/soak.json``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,123 +27,121 @@ import numpy as np
 import pandas as pd
 from scipy.stats import theilslopes
 
-from aftlib import Promise, recoverable
+from aftlib import recoverable
 from aftlib.core.paths import data_dir
 from aftlib.core.storage import atomic_file
 from aftlib.streaming.metrics import metrics_table, record_metrics
+from benchmarks.soak_data import BEGIN, EPSILON, SAMPLES, Stream, promise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BEFORE, AFTER, WORKERS = 60, 64, 6
-"""Sensors at first, and from the second start on."""
-SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
-"""Samples of a window, one per second; the noise of a window's mean is 0.067."""
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
-FILE_S, KILL_EVERY_S, RUNS_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
-"""Seconds between two files of one window, and between two kills of Python workers; how long each
-driver runs. The last one runs until the end, so that its memory can be watched."""
-GAP = 1 / 25
-"""Chance that a worker is away from a window on, for one to three windows."""
 GROWTH_EVERY_S = 20
 MOST_FAILED = 5
 """Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
 again and again. Such a driver is started again like a killed one."""
 
 
-def names(sensors: int) -> list[str]:
-    return [f"s{i}" for i in range(sensors)]
+@dataclass(frozen=True)
+class Pace:
+    """How fast files come and processes are killed, in seconds; many guards restart slowly.
+
+    Each of the first drivers runs for one of `lifetimes_s`. The last one runs until the end, so
+    that its memory can be watched.
+    """
+
+    file_s: float
+    most_unread: int
+    kill_every_s: float
+    lifetimes_s: Sequence[float]
+
+    @classmethod
+    def of_groups(cls, groups: int) -> Pace:
+        more = groups - 1
+        lifetimes = [each + 0.06 * more for each in (30, 20, 20, 30, 40, 60)]
+        return cls(
+            file_s=0.5 + 0.003 * more,
+            most_unread=max(8, 100 // groups),
+            kill_every_s=8 + 0.016 * more,
+            lifetimes_s=lifetimes if groups == 1 else 2 * lifetimes,
+        )
+
+    def lifetime(self, killed: int) -> float:
+        """Return how long a driver runs after so many were killed."""
+        return self.lifetimes_s[killed] if killed < len(self.lifetimes_s) else np.inf
 
 
-def promise(sensors: int) -> Promise:
-    """Return the promise for so many sensors; new ones join the workers in turn."""
-    workers = [names(sensors)[i::WORKERS] for i in range(WORKERS)]
-    width = f"{SAMPLES}s"
-    return Promise(workers, EPSILON, DELTA, width, samples=SAMPLES, watermark="60s")
-
-
-def samples_of(window: int) -> np.ndarray:
-    """Return all samples of a window, shape (SAMPLES, AFTER): a common part, noise and offsets."""
-    rng = np.random.default_rng([7, window])
-    common = 3 * np.sin((window + np.arange(SAMPLES)[:, None] / SAMPLES) / 9) + rng.normal()
-    return np.round(common + 0.3 * rng.normal(size=(SAMPLES, AFTER)) + 0.1 * np.arange(AFTER), 9)
-
-
-def away(window: int) -> list[int]:
-    """Return the workers that are away in a window."""
-    workers = []
-    for begin in range(max(0, window - 2), window + 1):
-        rng = np.random.default_rng([8, begin])
-        if rng.random() < GAP and begin + rng.integers(1, 4) > window:
-            workers.append(int(rng.integers(WORKERS)))
-    return workers
-
-
-def rows_of(window: int) -> pd.DataFrame:
-    """Return a window's rows: those of the workers that are there, and five odd ones."""
-    times = BEGIN + pd.to_timedelta(window * SAMPLES + np.arange(SAMPLES), unit="s")
-    wide = pd.DataFrame(samples_of(window), pd.Index(times, name="time"), names(AFTER))
-    lost = [name for worker in away(window) for name in names(AFTER)[worker::WORKERS]]
-    rows = wide.drop(columns=lost).reset_index().melt("time", var_name="sensor")
-    odd = pd.DataFrame(
-        {
-            "time": [times[0], times[0], times[0], pd.Timestamp(0, tz="UTC"), None],
-            "sensor": ["ghost", None, "s0", "s0", "s0"],
-            "value": [1.0, 1.0, np.nan, 1.0, 1.0],
-        }
-    )
-    odd.loc[4, "time"] = pd.Timestamp.now("UTC") + pd.Timedelta(days=3650)
-    return pd.concat([rows, odd.astype(rows.dtypes.to_dict())], ignore_index=True)
-
-
-def feed(place: Path, window: int) -> None:
+def feed(incoming: Path, stream: Stream, window: int) -> None:
     """Write the file of a window; a reader sees it as a whole."""
-    hidden = place / "incoming" / f".{window:07}.parquet"
-    rows_of(window).to_parquet(hidden, coerce_timestamps="us", allow_truncated_timestamps=True)
+    hidden = incoming / f".{window:07}.parquet"
+    rows = stream.rows(window)
+    rows.to_parquet(hidden, coerce_timestamps="us", allow_truncated_timestamps=True)
     hidden.rename(hidden.with_name(hidden.name[1:]))
 
 
-def soak(seconds: float, place: Path) -> dict[str, Any]:
+def soak(seconds: float, place: Path, groups: int = 1) -> dict[str, Any]:
     """Feed the stream while its workers and drivers are killed; the score of all rows.
 
     RuntimeError when drivers end by themselves again and again.
     """
-    (place / "incoming").mkdir()
+    stream = Stream(groups)
+    counts = feed_and_kill(seconds, place, stream)
+    subprocess.run(command(place, stream, stream.after, "drain"), check=True, cwd=ROOT)
+    about = {"groups": groups, "sensors": stream.after, "seconds": seconds}
+    rows = score(stream, emitted_tables(place), counts["windows"])
+    return about | counts | rows | metrics(place) | growth(place)
+
+
+def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]:
+    """Feed the stream while its workers and drivers are killed; what was fed, and the failures."""
+    pace = Pace.of_groups(stream.groups)
+    incoming = place / "incoming"
+    incoming.mkdir()
     end = time.monotonic() + seconds
-    driver, drivers, failed, kills, window = None, 0, 0, 0, 0
+    driver: subprocess.Popen[bytes] | None = None
+    drivers = 0
+    failed = 0
+    kills = 0
+    windows = 0
     rng = np.random.default_rng(9)
     try:
         while time.monotonic() < end or drivers < 2:
             if driver is None:
-                sensors = AFTER if drivers else BEFORE
-                driver = subprocess.Popen(command(place, sensors), cwd=ROOT)
-                lifetime = RUNS_S[drivers - failed] if drivers - failed < len(RUNS_S) else np.inf
-                drivers, until = drivers + 1, time.monotonic() + lifetime
-                next_kill = time.monotonic() + KILL_EVERY_S
+                sensors = stream.after if drivers else stream.before
+                driver = subprocess.Popen(command(place, stream, sensors), cwd=ROOT)
+                until = time.monotonic() + pace.lifetime(drivers - failed)
+                drivers += 1
+                next_kill = time.monotonic() + pace.kill_every_s
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
-                driver, failed = None, failed + 1
+                driver = None
+                failed += 1
                 if failed > MOST_FAILED:
                     raise RuntimeError(f"{failed} drivers ended by themselves ({MOST_FAILED} may)")
                 continue
-            feed(place, window)
-            window += 1
+            if len(list(incoming.glob("*.parquet"))) < pace.most_unread:
+                feed(incoming, stream, windows)
+                windows += 1
             if time.monotonic() > next_kill:
                 kills += kill_worker(rng)
-                next_kill += KILL_EVERY_S
+                next_kill += pace.kill_every_s
             # sensors join only if the first driver, which lacks them, has emitted windows
             emitted = drivers > 1 or any((place / "windows").glob("*.parquet"))
             if time.monotonic() > until and emitted:
                 stop(driver)
                 driver = None
-            time.sleep(FILE_S)
+            time.sleep(pace.file_s)
     finally:
         if driver is not None:
             stop(driver)
-    subprocess.run(command(place, AFTER, "drain"), check=True, cwd=ROOT)
-    table = pd.read_parquet(place / "drained.parquet")
-    counts = {"rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": failed}
-    return counts | score(table) | metrics(place) | growth(place)
+    return {
+        "windows": windows,
+        "rounds": drivers + 1,
+        "failures": drivers + kills,
+        "driver_kills": drivers - failed,
+        "worker_kills": kills,
+        "ended_by_themselves": failed,
+    }
 
 
 def growth(place: Path) -> dict[str, Any]:
@@ -157,9 +158,10 @@ def growth(place: Path) -> dict[str, Any]:
     return result
 
 
-def command(place: Path, sensors: int, *drain: str) -> list[str]:
+def command(place: Path, stream: Stream, sensors: int, *drain: str) -> list[str]:
     """Return the command of a driver."""
-    return [sys.executable, "-m", "benchmarks.soak", "drive", str(place), str(sensors), *drain]
+    program = [sys.executable, "-m", "benchmarks.soak", "drive"]
+    return [*program, str(place), str(stream.groups), str(sensors), *drain]
 
 
 def stop(driver: subprocess.Popen[bytes]) -> None:
@@ -202,31 +204,57 @@ def is_worker(process: int) -> bool:
     return own and forked and words[-3:-1] == [b"aftlib.spark.workers", b"pyspark.worker"]
 
 
-def score(table: pd.DataFrame) -> dict[str, float]:
+def emitted_tables(place: Path) -> Iterator[pd.DataFrame]:
+    """Yield the rows of each file that the query has committed."""
+    for name in (place / "emitted.txt").read_text().splitlines():
+        yield pd.read_parquet(place / "windows" / name)
+
+
+def score(stream: Stream, tables: Iterable[pd.DataFrame], windows: int) -> dict[str, int]:
     """Compare the rows with the samples, of which those of missing windows were not in the stream.
 
-    A sensor's windows are due from its first row to the last window. `to_read_again` counts rows
-    whose state is ``lost``, and `lost` those that are missing.
+    A sensor's windows are due until the last window. `rows` counts the samples of the stream,
+    `to_read_again` the result's rows whose state is ``lost``, and `lost` those that are missing.
+    `not_due` counts rows of silent windows that need none, as when a driver was killed between two
+    steps of its epoch commit. `windows` is the number of windows in the stream.
     """
-    number = ((table["start"] - BEGIN) / pd.Timedelta(seconds=SAMPLES)).to_numpy().round()
-    sensor = table["sensor"].str[1:].astype(int).to_numpy()
-    window = number.astype(int)
-    truth = np.array([samples_of(each).mean(0) for each in range(window.max() + 1)])
-    off = np.abs(table["value"].to_numpy() - truth[window, sensor])
-    first = table.assign(window=window).groupby("sensor")["window"].min()
-    due = int((window.max() + 1 - first).sum())
-    exact, estimated = (table["state"] == state for state in ("exact", "estimated"))
-    distinct = len(table.drop_duplicates(["start", "sensor"]))
+    truth = np.array([stream.means(window) for window in range(windows)])
+    sent = np.array([stream.sent(window) for window in range(windows)])
+    rows = np.zeros(truth.shape, int)
+    counts = Counter[str]()
+    for table in tables:
+        place = places_of(table)
+        np.add.at(rows, place, 1)
+        off = np.abs(table["value"].to_numpy() - truth[place])
+        exact, estimated, lost = (
+            (table["state"] == state).to_numpy(bool) for state in ("exact", "estimated", "lost")
+        )
+        counts["wrong"] += int((exact & ~(sent[place] & (off <= 1e-6))).sum())
+        counts["estimated"] += int(estimated.sum())
+        counts["outside"] += int((estimated & ~(off <= EPSILON)).sum())
+        counts["to_read_again"] += int(lost.sum())
+    rows = rows[: np.flatnonzero(rows.any((1, 2)))[-1] + 1]
+    has_new_sensors = rows[:, :, stream.before :].any((1, 2))
+    change = int(np.append(has_new_sensors, True).argmax())
+    due = stream.due(len(rows), change)
     return {
-        "due": due,
-        "lost": due - distinct,
-        "doubled": len(table) - distinct,
-        "wrong": int((~(off[exact] <= 1e-6)).sum()),
-        "estimated": int(estimated.sum()),
-        "outside": int((~(off[estimated] <= EPSILON)).sum()),
-        "to_read_again": int((table["state"] == "lost").sum()),
-        "joined": int((first > 0).sum()),
+        "rows": SAMPLES * int(sent.sum()),
+        "due": int(due.sum()),
+        "lost": int((due & (rows == 0)).sum()),
+        "doubled": int((rows - 1).clip(0).sum()),
+        "not_due": int((~due & (rows > 0)).sum()),
+        "joined": int((rows.any(0) & (rows[0] == 0)).sum()),
+        **counts,
     }
+
+
+def places_of(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the window, the group and the sensor of each row by their numbers."""
+    time_since = pd.to_datetime(table["start"], utc=True) - BEGIN
+    window = (time_since / pd.Timedelta(seconds=SAMPLES)).to_numpy().round().astype(int)
+    sensor = table["sensor"].str[1:].to_numpy().astype(int)
+    group = table["site"].to_numpy() if "site" in table else np.zeros(len(table), int)
+    return window, group, sensor
 
 
 def metrics(place: Path) -> dict[str, float]:
@@ -237,23 +265,24 @@ def metrics(place: Path) -> dict[str, float]:
     return {"rejected": rejected} | {name: totals[column] for name, column in names.items()}
 
 
-def drive(directory: str, sensors: str, drain: str = "") -> None:
+def drive(directory: str, groups: str, sensors: str, drain: str = "") -> None:
     """Run the query until it is killed, or until all files are read."""
     from aftlib.spark.session import session
 
     place = Path(directory)
     spark = session("soak")
     record_metrics(spark, place / "metrics")
-    reader = spark.readStream.schema("time timestamp, sensor string, value double")
+    reader = spark.readStream.schema("time timestamp, site bigint, sensor string, value double")
     reader = reader.option("maxFilesPerTrigger", 100).option("cleanSource", "delete")
-    windows = recoverable(reader.parquet(str(place / "incoming")), promise(int(sensors)))
+    samples = reader.parquet(str(place / "incoming"))
+    group = "site" if int(groups) > 1 else None
+    windows = recoverable(samples, promise(int(sensors)), group=group)
     writer = windows.writeStream.option("checkpointLocation", str(place / "stored" / "checkpoint"))
     query = (writer.trigger(availableNow=True) if drain else writer).start(str(place / "windows"))
     if drain:
         query.awaitTermination()
-        table = spark.read.parquet(str(place / "windows")).toPandas()
-        table["start"] = table["start"].dt.tz_localize("UTC")
-        table.to_parquet(place / "drained.parquet")
+        emitted = spark.read.parquet(str(place / "windows")).inputFiles()
+        (place / "emitted.txt").write_text("\n".join(Path(file).name for file in emitted))
     if not (place / "growth.txt").exists():  # a short soak
         note_growth(place, spark)
     while not drain and not query.awaitTermination(GROWTH_EVERY_S):
@@ -301,7 +330,8 @@ def main(seconds: str = "") -> None:
     """Soak, store the score in ``data/soak.json``, and print it."""
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or 1800)
-        result = soak(lasts, Path(scratch))
+        groups = int(os.environ.get("AFT_SOAK_GROUPS") or 1)
+        result = soak(lasts, Path(scratch), groups)
     data_dir().mkdir(exist_ok=True)
     with atomic_file(data_dir() / "soak.json") as file:
         file.write_text(json.dumps(result))
