@@ -226,13 +226,12 @@ def score(stream: Stream, tables: Iterable[pd.DataFrame], windows: int) -> dict[
         place = places_of(table)
         np.add.at(rows, place, 1)
         off = np.abs(table["value"].to_numpy() - truth[place])
-        exact, estimated, lost = (
-            (table["state"] == state).to_numpy(bool) for state in ("exact", "estimated", "lost")
-        )
+        exact = (table["state"] == "exact").to_numpy(bool)
+        estimated = (table["state"] == "estimated").to_numpy(bool)
         counts["wrong"] += int((exact & ~(sent[place] & (off <= 1e-6))).sum())
         counts["estimated"] += int(estimated.sum())
         counts["outside"] += int((estimated & ~(off <= EPSILON)).sum())
-        counts["to_read_again"] += int(lost.sum())
+        counts["to_read_again"] += int((table["state"] == "lost").sum())
     rows = rows[: np.flatnonzero(rows.any((1, 2)))[-1] + 1]
     has_new_sensors = rows[:, :, stream.before :].any((1, 2))
     change = int(np.append(has_new_sensors, True).argmax())
