@@ -6,9 +6,9 @@ share for them, and `groups` has them in Spark's state; `coordinator` has D1's k
 place. `operator` is Spark's view of the guards, `stream` has the function `recoverable`, `repair`
 puts its windows right from an archive, and `metrics` has the table of what a stream did.
 
-A bucket is one `GuardProcessor`, as Spark sees it. That has `StoredGuards`, the
-records in Spark's state; these have `KeyedGuards`, the guards of its groups with their token; and
-these have `guard.Guards`, the arrays.
+A task has one `GuardProcessor`, which Spark calls for each bucket. A call makes the bucket's
+`StoredGuards`, the records in Spark's state; these have `KeyedGuards`, the guards of its groups
+with their token; and these have `guard.Guards`, the arrays.
 
 Words
 -----
@@ -29,7 +29,8 @@ record
 tally
     The counts of a frame's rows, so that Spark need not count them.
 token
-    A hash of the promise and of all windows of a bucket so far. It identifies the guards' state.
+    A hash of the promise and of a bucket's windows so far, micro-batch by micro-batch. It
+    identifies the guards' state; two buckets with equal windows have the same one.
 log part, snapshot, chunk
     The windows of a micro-batch; a group's whole state; a piece of a snapshot, of bounded size.
 shadow audit, repair audit

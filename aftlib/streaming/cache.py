@@ -87,6 +87,7 @@ class GuardCache:
         self._given = folder
         self._random = Random(0)
         self._own: dict[bytes, KeyedGuards] = {}  # with predictors
+        # published by this process, also if another one has claimed it since
         self._held: dict[str, Memory] = {}
         self._claimed: tuple[Memory, np.ndarray] | None = None
 
@@ -147,7 +148,9 @@ class GuardCache:
             self._own.pop(self._random.choice(list(self._own)))
 
     def _publish(self, name: str, memory: Memory) -> None:
-        """Let all processes find the memory."""
+        """Let all processes find the memory; buckets with the same windows have the same token."""
+        if name in self._held:
+            self._held.pop(name).close()
         self._held[name] = memory
         place = os.fstat(memory.file)
         entry = self._folder / f"{name}.{os.getpid()}"
@@ -164,7 +167,11 @@ class GuardCache:
         owner, file, inode, _ = map(int, claim.read_text().split())
         claim.unlink()
         held = self._held.pop(name, None)
-        return Memory.of_process(owner, file, inode) if held is None else held
+        if held is not None:
+            if os.fstat(held.file).st_ino == inode:
+                return held
+            held.close()  # another process had claimed it, and one has published the token again
+        return Memory.of_process(owner, file, inode)
 
     def _forget_claim(self) -> None:
         """Let go of guards that were claimed and not stored again."""
@@ -176,7 +183,8 @@ class GuardCache:
         """Drop buckets until `size` bytes are free, in all processes; False if they do not fit."""
         if size > self._most:
             return False
-        waiting = os.listdir(self._folder)
+        # names with a process's number are those of a claim or a publication that is under way
+        waiting = [name for name in os.listdir(self._folder) if "." not in name]
         while waiting and self.nbytes > self._most - size:
             memory = self._claim(waiting.pop(self._random.randrange(len(waiting))))
             if memory is not None:

@@ -33,12 +33,12 @@ promise_of = cache(Promise.from_content)
 class StoredGuards:
     """The guards of the groups of a bucket in Spark's state, which are records by name.
 
-    A record has a token, a content and keys, of which it uses some. "bucket" has the token of the
-    guards, the groups' keys in the order of their places, and as JSON the format, a hash of the
-    promise, and the numbers of parts of the log and of snapshots. A "log" part, one per
-    micro-batch, has the token before it and the windows. Snapshots of groups, in "chunk" records,
-    replace the log from time to time; then later parts overwrite the old ones. "origin" has as JSON
-    the promise whose guards wrote the log.
+    A record has a token, a content (bytes, no promise's) and keys, of which it uses some. "bucket"
+    has the token of the guards, the groups' keys in the order of their places, and as JSON the
+    format, a hash of the promise, and the numbers of parts of the log and of snapshots. A "log"
+    part, one per micro-batch, has the token before it and the windows. Snapshots of groups, in
+    "chunk" records, replace the log from time to time; then later parts overwrite the old ones.
+    "origin" has as JSON the promise whose guards wrote the log.
 
     If the promise has changed and its sensors have not, all groups go on with what they learned,
     else they begin anew. So the constructor may write the state: that of a new bucket, or of a
@@ -74,7 +74,7 @@ class StoredGuards:
         self.records.updateValue((name,), (token, content, keys))
 
     def _begin_or_change(self) -> None:
-        """Replace the state of another promise; Spark has refused one with other windows before.
+        """Replace the state of another promise with the same windows; Spark refuses others.
 
         A new bucket comes here as well. It then only records its promise.
         """

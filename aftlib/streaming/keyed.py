@@ -19,9 +19,10 @@ from aftlib.streaming.promise import Promise
 from aftlib.streaming.rows import Arranged, Rounds, used_results
 
 LEAST_LOG = 64
-"""Least windows between two snapshots of up to 192 sensors; else a third of their number."""
+"""Least windows between two snapshots of a bucket; a third of the number of sensors if more."""
 SPREAD = 16
-"""From then on, snapshots are written after each micro-batch with the chance 1 / 16."""
+"""From then on, snapshots are written after a micro-batch with the chance 1 / 16, and surely after
+twice as many windows."""
 TOKEN = 16
 """Bytes of a token."""
 DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
@@ -76,7 +77,7 @@ class KeyedGuards:
 
     @property
     def audit(self) -> np.ndarray:
-        """Predictions with known outcome, the wrong ones, and the bound on these, shape (3, G, n).
+        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3, G, n).
 
         These are shadow predictions of windows that came, as if they had been lost. All three are
         summed over the horizons. An account without an outcome has no slack yet.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,7 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
             progress = json.loads(event.progress.json)
             if {"windows", "rejected"} <= progress.get("observedMetrics", {}).keys():
                 line = json.dumps(record_of(progress), ensure_ascii=False)
-                with (place / f"guard-{progress['id']}.jsonl").open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+                append_line(place / f"guard-{progress['id']}.jsonl", line)
 
         def onQueryTerminated(self, event: Any) -> None:
             """The next start continues the file."""
@@ -56,6 +56,16 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
     adding.start()
     adding.join()
     return listener
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, also behind one that a crash cut."""
+    with path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 1, 0))
+        if file.read() not in (b"", b"\n"):
+            file.write(b"\n")
+        file.write(line.encode() + b"\n")
 
 
 def record_of(progress: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +102,7 @@ def read_records(directory: Path | str) -> list[dict[str, Any]]:
     """
     records: dict[tuple[str, int], dict[str, Any]] = {}
     for path in sorted(Path(directory).glob("guard-*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8").split("\n"):
             try:
                 record = json.loads(line)
             except ValueError:
@@ -111,9 +121,9 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
     """Return the totals of each query, one column per query.
 
     `estimated` counts windows that were estimated. `certified` counts windows after which a loss of
-    the sensor could have been estimated, those with `recoverable` above 0. `audited` counts shadow
-    predictions of windows that came, as if they had been lost, one per horizon, and `wrong` those
-    with an error above ε.
+    the sensor could have been estimated, those with `recoverable` above 0. `audited` counts
+    guaranteed shadow predictions of windows that came, as if they had been lost, one per horizon
+    (one in all with a known model), and `wrong` those with an error above ε.
 
     `waiting` counts the micro-batches with rows since the last window. It grows for ever when the
     windows wait for a watermark that never comes, such as that of a second `withWatermark`.

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, whose state is the records of `groups.StoredGuards`.
+    """Runs the guards of a task's buckets, one call per bucket.
+
+    The state of a bucket is the records of `groups.StoredGuards`.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     that of the query: `Promise.content`, with the name of the groups' column as `group` if there is

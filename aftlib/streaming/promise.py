@@ -54,8 +54,8 @@ class Promise:
     window, slide : str
         Durations as pandas reads them, such as "10min", or timedeltas; by default windows tumble.
     watermark : str
-        How late a sample may come. A window ends when a sample comes whose time is at least this
-        much after the window's end.
+        How far one sensor may be behind another. A window ends when a sample comes whose time is at
+        least this much after the window's end.
     query : str
         "mean", "sum", or an SQL aggregate of a window's samples `value` that is a number, such as
         "max(value)", "percentile_approx(value, 0.95)" or "count(value)". Estimates are of this
@@ -73,8 +73,7 @@ class Promise:
     model : GaussianModel, optional
         Known model of the windows' results, such as ``model.aggregate(samples, query)``, with the
         sensors as names. Then estimates are those of D1, and the guarantee holds if the model does
-        (`guard.known`). By default a guard learns from the stream. An SQL aggregate has no such
-        model.
+        (`guard.known`). By default a guard learns from the stream. Only a mean and a sum have one.
     predictor : str, optional
         A class "module:Class", whose objects predict in place of the guards, one per group
         (`aftlib.guard.predictor`). Each Python process of Spark must be able to import it.
@@ -239,10 +238,12 @@ class Promise:
         """The parameter `behind` as a point in time, in UTC unless it names another zone."""
         try:
             time = pd.Timestamp(self.behind)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError):
+            time = pd.NaT
+        if time is pd.NaT:
             raise ValueError(
                 f"behind must be a point in time such as '2020-01-01', got {self.behind!r}"
-            ) from error
+            )
         return time.tz_localize("UTC") if time.tz is None else time
 
     @cached_property

@@ -98,8 +98,8 @@ def repair(
         "(all)":
 
         - `estimated`: estimates that were made; `compared`: those whose whole window the archive
-          has; `outages`: runs of these, of any sensors of a group, without a pause of more than the
-          promise's `horizons` windows;
+          has; `outages`: runs of estimates of a group, of any sensors and both kinds, without a
+          pause of more than the promise's `horizons` windows, that have a compared one;
         - `wrong`: compared estimates with an error above ε, and `share` of these; `low` and `high`:
           its 95 % interval, which holds if outages are independent, also those of different groups,
           however alike the errors of one are. A `low` above δ, and above what the guard's slack

@@ -20,8 +20,8 @@ from aftlib.streaming.promise import Promise
 STATES = ("exact", "estimated", "lost")
 """States of a row."""
 SHADOW_AUDIT = ("audited", "wrong", "allowed")
-"""Counts of predictions of windows that came, as if they had been lost: those with a known outcome,
-the wrong ones, and the bound on these."""
+"""Counts of guaranteed predictions of windows that came, as if they had been lost: those with a
+known outcome, the wrong ones, and the bound on these."""
 TALLY = (*STATES, "empty", "certified", *SHADOW_AUDIT)
 """Counts over all rows of a frame. "certified" counts the windows after which a loss of the sensor
 could have been estimated, and "estimated" those that were."""
@@ -39,7 +39,7 @@ class Rounds:
     """
 
     start: Any  # (rounds,)
-    window: np.ndarray  # NaN where missing
+    window: np.ndarray  # results that are used (`used_results`); NaN where missing
     samples: np.ndarray
     variance: np.ndarray
     estimate: np.ndarray

@@ -98,9 +98,9 @@ def recoverable(
           `withWatermark`.
 
         When no sensor of the group sends anything for a while, the first H windows of that gap have
-        rows; the later ones are lost, too. These rows come with the next window in which a sensor
-        sent a sample, so a further aggregation may drop them as late, and count them. With a known
-        model no window of a gap has rows.
+        rows; the later ones have none, and are lost. These rows come with the next window in which
+        a sensor sent a sample, so a further aggregation may drop them as late, and count them. With
+        a known model no window of a gap has rows.
 
     Raises
     ------

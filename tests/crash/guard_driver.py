@@ -101,7 +101,7 @@ class Forgetful(GuardProcessor):
     """The broken control."""
 
     def guards(self) -> StoredGuards:
-        return Forgetting(self.content, self.learned, self.variables)
+        return Forgetting(self.content, self.learned, self.records)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

@@ -124,6 +124,37 @@ def test_a_number_that_a_later_process_has_leads_to_nothing():
     assert Memory.of_process(os.getpid(), memory.file, inode) is not None
 
 
+def test_buckets_with_the_same_windows_leave_no_memory_behind(tmp_path):
+    """They have the same token and state, so one is found, and the other one is free again."""
+    cache = GuardCache(ROOMY, tmp_path)
+    cache.keep(guards_of(10))
+    files = len(os.listdir("/proc/self/fd"))
+    cache.keep(guards_of(10))
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert take(cache, guards_of(10)).states.tobytes() == guards_of(10).states.tobytes()
+
+
+def test_a_token_that_is_published_again_leads_to_the_newer_memory(tmp_path):
+    """As when a query runs anew: another process has changed what this one had published."""
+    first, second, third = (GuardCache(ROOMY, tmp_path) for _ in range(3))
+    first.keep(guards_of(10))
+    second.keep(later(take(second, guards_of(10))))
+    third.keep(guards_of(10))
+    assert take(first, guards_of(10)).states.tobytes() == guards_of(10).states.tobytes()
+
+
+def test_a_full_cache_leaves_alone_what_another_process_is_publishing(tmp_path):
+    """Or what one was when it was killed; then the file is empty."""
+    cache = GuardCache(SIZE, tmp_path)
+    files = [tmp_path / f"{place:032x}.1234567" for place in range(50)]
+    for file in files:
+        file.touch()
+    cache.keep(guards_of(10))
+    cache.keep(guards_of(11))
+    assert all(file.exists() for file in files)
+    assert take(cache, guards_of(11)) is not None
+
+
 def test_a_full_cache_drops_any_bucket_of_any_process(tmp_path):
     """Six buckets of two processes, and room for three."""
     cache = GuardCache(3 * SIZE, tmp_path)

@@ -276,6 +276,7 @@ def test_a_promise_is_the_same_from_its_content():
         ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
         ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),
         ({"behind": "once"}, "behind must be a point in time such as '2020-01-01', got 'once'"),
+        ({"behind": None}, "behind must be a point in time such as '2020-01-01', got None"),
         ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
         ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \[\['hall'\], "),
         ({"workers": [[1], [2]]}, r"lists of sensors' names, got 1: give \[\['1'\], …\], and cast"),
