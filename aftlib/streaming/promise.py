@@ -73,7 +73,7 @@ class Promise:
     model : GaussianModel, optional
         Known model of the windows' results, such as ``model.aggregate(samples, query)``, with the
         sensors as names. Then estimates are those of D1, and the guarantee holds if the model does
-        (`guard.known`). By default a guard learns from the stream. Only a mean and a sum have one.
+        (`guard.known`). By default a guard learns from the stream. An SQL aggregate has none.
     predictor : str, optional
         A class "module:Class", whose objects predict in place of the guards, one per group
         (`aftlib.guard.predictor`). Each Python process of Spark must be able to import it.
