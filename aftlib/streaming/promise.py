@@ -237,7 +237,7 @@ class Promise:
     def earliest(self) -> pd.Timestamp:
         """The parameter `behind` as a point in time, in UTC unless it names another zone."""
         try:
-            time = pd.Timestamp(self.behind)
+            time: Any = pd.Timestamp(self.behind)
         except (ValueError, TypeError):
             time = pd.NaT
         if time is pd.NaT:
