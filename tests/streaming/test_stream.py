@@ -102,13 +102,17 @@ def progress_of(query):
 
 def as_reported(progress):
     """Spark Connect gives metrics as values with a schema, and no sum of the sources' rows."""
-    observed = progress.get("observedMetrics", {})
-    for name, row in observed.items():
-        if {*row} == {"values", "schema"}:
-            columns = [field["name"] for field in row["schema"]["fields"]]
-            observed[name] = dict(zip(columns, row["values"], strict=True))
+    observed = {name: named(row) for name, row in progress.get("observedMetrics", {}).items()}
     rows = sum(source["numInputRows"] for source in progress["sources"])
     return progress | {"observedMetrics": observed, "numInputRows": rows}
+
+
+def named(row):
+    """A row of values with a schema as a dictionary, and the rows in it; anything else as it is."""
+    if not isinstance(row, dict) or {*row} != {"values", "schema"}:
+        return row
+    columns = [field["name"] for field in row["schema"]["fields"]]
+    return dict(zip(columns, map(named, row["values"]), strict=True))
 
 
 def complete_windows(rows, promise):
