@@ -75,7 +75,7 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
     seconds = progress["durationMs"]["triggerExecution"] / 1e3
     committed = pd.Timestamp(progress["timestamp"]) + pd.Timedelta(seconds=seconds)
     end = observed["windows"].get("end")
-    counts = observed["windows"]["counts"]
+    counts = observed["windows"].get("counts", {})
     by_sensor = counts.pop("sensors", {})
     return {
         "query": progress.get("name") or progress["id"][:8],
