@@ -86,9 +86,9 @@ STATED = {
         ],
         STORED: [
             "Up to 1,000 tuples/s few tuples are replayed",
-            "100 failures at each rate up to 1,000, ten above",
+            "100 failures at each rate up to 1,000 tuples/s, ten above",
             "Below 50 tuples/s all",
-            "From 500 on, new tuples",
+            "From 500 tuples/s on, new tuples",
         ],
         DOCUMENT: [
             'doubling the traffic is 50 %, although its text says "about 100 %"',
@@ -108,7 +108,7 @@ STATED = {
     "06_your_sensors": {
         FIXED: ["In ten short outages", "Four sets of real sensors", "Eight generated sensors"],
         RULE: [
-            "for five windows",
+            "five windows in a row",
             "failed one to five windows before",
             "means over these five",
             "so they weigh 5 : 4 : 3 : 2 : 1",

@@ -25,8 +25,8 @@ def describe_ratios(measured: Measurements) -> str:
         "Marks are ratios of mean times (95 % intervals from five kills on), dotted lines the "
         f"cost model (1); {requirement(measured)}. In the longest windows D1 by model takes "
         f"{shown(rows[MODEL, slowest])} of an exact recovery's time at {slowest:,g} samples/s and "
-        f"{shown(rows[MODEL, np.inf])} without a limit, D2 {shown(rows[PARTIAL, slowest])} and "
-        f"{shown(rows[PARTIAL, np.inf])}."
+        f"{shown(rows[MODEL, np.inf])} without a limit; D2 takes {shown(rows[PARTIAL, slowest])} "
+        f"and {shown(rows[PARTIAL, np.inf])}."
     )
 
 
@@ -51,7 +51,7 @@ def describe_times(measured: Measurements) -> str:
     )
     if saved > LARGE * 1e3 * seconds[EXACT]:
         return f"{sentence}."
-    return f"{sentence}: **with a local log, plain checkpoints suffice.**"
+    return f"{sentence}: **with a local log, exact replay suffices.**"
 
 
 def describe_outcomes(measured: Measurements) -> str:
@@ -68,7 +68,7 @@ def describe_outcomes(measured: Measurements) -> str:
     elif not count:
         rest = "so it reads all samples again, as exact recovery does"
     return (
-        f"The table counts the longest windows; in all windows *{NOTHING}* loses {lost} results, "
+        f"The table counts the longest windows; in all windows *{NOTHING}* loses {lost:,} results, "
         f"and the other schemes lose, double or falsify {harmed}. D1 by model can estimate "
         f"{count} of {all_workers} workers ({requirement(measured)}), {rest}."
     )
@@ -79,7 +79,8 @@ def describe_accuracy(measured: Measurements) -> str:
     rows = measured.accuracy.set_index(["scheme", "width"])["within"]
     widths = sorted(measured.accuracy["width"].unique())
     pairs = [
-        f"{percent(rows[LAST, width])} against {percent(rows[MODEL, width])} at {width} hours"
+        f"{percent(rows[LAST, width])} and {percent(rows[MODEL, width])} are within ε at {width} "
+        "hours"
         for width in widths
         if np.isfinite(rows[MODEL, width])
     ]
@@ -87,7 +88,8 @@ def describe_accuracy(measured: Measurements) -> str:
     sentences = []
     if pairs:
         sentences.append(
-            f"The last value is within ε in {' and '.join(pairs)}, so that is what a model is worth"
+            f"Of the last values and of D1 by model's estimates {', '.join(pairs)}; the difference "
+            "is what a model is worth"
         )
     if idle:
         sentences.append(f"at {' and '.join(idle)} D1 by model estimates nothing at this ε")
@@ -129,8 +131,9 @@ def describe_operation(measured: Measurements) -> str:
     outages = table["outage_s"]
     sentence = (
         f"D1 by model reaches {percent(table['speed'][MODEL])} of the speed without fault "
-        f"tolerance, {most} checkpoints per window {percent(table['speed'][often])}; the longest "
-        f"outages by (1) are {shown(outages[MODEL])} s and {shown(outages[often])} s."
+        f"tolerance, {most} checkpoints per window {percent(table['speed'][often])}; at "
+        f"{measured.recoveries['rate'].min():,g} samples/s their longest outages are, by (1), "
+        f"{shown(outages[MODEL])} s and {shown(outages[often])} s."
     )
     spark = measured.spark
     if spark is None:
@@ -158,7 +161,7 @@ def answer_own(measured: Measurements, p: NotebookParameters) -> str:
     misses = operation.read_rate < keeps
     is_faster = operation.read_rate < faster
     where = "at no rate" if faster <= live else f"below {shown(faster)} samples/s"
-    verdict = "plain checkpoints suffice"
+    verdict = "exact replay suffices"
     if misses and is_faster:
         verdict = "estimating pays"
     elif misses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -45,7 +44,7 @@ def nothing_is_lost(measured: Measurements) -> Finding:
         n=kills,
         counted="kills",
         control=bool(skipped > 0),  # a schedule under which nothing can be lost proves nothing
-        sensitivity=f"{found} Without recovery {skipped:g} results are lost. The "
+        sensitivity=f"{found} Without recovery {skipped:,.0f} results are lost. The "
         "coordinator was not killed.",
     )
 
@@ -70,10 +69,16 @@ def outage_is_halved(measured: Measurements) -> Finding:
     names = (MODEL, PARTIAL)
     ratios = {name: ratio_at(measured, name, slowest) for name in names}
     finding = largest_ratio([*ratios.values()], int(measured.points["kills"].min()))
-    shares = ", ".join(f"{name} {ratio:.2f}" for name, (ratio, _) in ratios.items())
+    (worst,) = [name for name, ratio in ratios.items() if ratio[0] == finding.value][:1]
+    interval = f" {shown_interval(finding.interval)}" if finding.interval else ""
+    shares = ", ".join(f"{name} takes {ratio:.2f}" for name, (ratio, _) in ratios.items())
     free = ", ".join(f"{name} {ratio_at(measured, name, np.inf)[0]:.2f}" for name in names)
     return replace(
-        finding, sensitivity=f"{shares} at {slowest:,g} samples/s. Without a limit: {free}."
+        finding,
+        text=f"at most {finding.value:.3f}{interval} times the exact recovery's time, {worst} at "
+        f"{slowest:,g} samples/s",
+        sensitivity=f"At {slowest:,g} samples/s {shares} times the exact recovery's time; without "
+        f"a limit of the read rate {free} times.",
     )
 
 
@@ -107,7 +112,9 @@ def costs_little(measured: Measurements) -> Finding:
         float(each.max()),
         n=int(measured.outcomes["kills"].min()),
         counted="windows or more",
-        sensitivity="; ".join(f"{name} {value:.2f} ms" for name, value in each.items()),
+        sensitivity="Per update or checkpoint: "
+        + "; ".join(f"{name} {value:.2f} ms" for name, value in each.items())
+        + ".",
     )
 
 
@@ -125,8 +132,8 @@ def recovers_faster(measured: Measurements) -> Finding:
         finding,
         text=f"{finding.value:.2f}{interval} of exact replay's time at {closest:,g} samples/s",
         sensitivity=f"{word} without a limit, in this run: {free:.2f} {shown_interval(bounds)}; on "
-        "busy cores it was open (docs/documents/p.md). Samples read again: "
-        f"{again[MODEL]:.0f} against {again[EXACT]:.0f}.",
+        "busy cores it was open (docs/documents/p.md). D1 reads at most "
+        f"{again[MODEL]:.0f} samples again, exact replay {again[EXACT]:.0f}.",
     )
 
 
@@ -148,7 +155,11 @@ def saves_checkpoints(measured: Measurements) -> Finding:
     turns = measured.normal["turn"].nunique()
     enough = turns >= FEWEST
     bounds = f" {shown_interval(interval)}" if enough else ""
-    others = ", ".join(f"{ratios[n][0]:.2f} against {n}" for n in counts if n != closest)
+    others = "".join(
+        f"{ratios[n][0]:.2f} times the throughput with {checkpoints_name(n)}; "
+        for n in counts
+        if n != closest
+    )
     guard, _ = compare_speeds(measured, GUARD, checkpoints_name(closest))
     bare, _ = compare_speeds(measured, MODEL, UNPROTECTED)
     latencies = measured.normal.groupby("method")["latency_s"].median() * 1e3
@@ -157,9 +168,10 @@ def saves_checkpoints(measured: Measurements) -> Finding:
     sentences = [
         f"A checkpoint of all workers delays the stream by {checkpoint_ms(measured):.2g} ms, and "
         "depends on the disk.",
-        f"Latency {'is lower' if mine < other else 'is not improved'}: {mine:.2f} against "
-        f"{other:.2f} ms.",
-        f"{others}. {bare:.2f} of no fault tolerance. The guard: {guard:.2f} against {closest}.",
+        f"Latency {'is lower' if mine < other else 'is not improved'}: {mine:.2f} ms, with "
+        f"checkpoints {other:.2f} ms.",
+        f"{others}{bare:.2f} times the throughput without fault tolerance. The guard has "
+        f"{guard:.2f} times the throughput with {checkpoints_name(closest)}.",
         spark_sentence(measured.spark),
     ]
     return Finding(
@@ -294,7 +306,7 @@ CLAIMS = [
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box: the findings of the run, and the answer for the reader's own numbers."""
     clauses = {
-        "P-2": "estimating at least halves the outage (to {0.measured:.2f} at the slowest rate)"
+        "P-2": "estimating halves the outage ({0.text})",
     }
     harmless = records["P-1"]
     return Summary(
@@ -307,20 +319,25 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
 
 
 def answer_for(parameters: NotebookParameters) -> str:
-    """Return whether plain checkpoints suffice for the reader, by the time that reading takes."""
+    """Return whether exact replay suffices for the reader, by the time that reading takes."""
     operation = parameters.operation
     lost = operation.samples_per_s * operation.window_s / parameters.workers
     spare = operation.read_rate - operation.samples_per_s
     limit_s = parameters.own_t_sla_s
-    if spare < 0:
-        return "The given source hands out fewer samples than come live, so no recovery ends."
-    wait_s = lost / spare if spare else math.inf
-    takes = f"{shown(wait_s)} s, over"
-    answer = "do not suffice"
-    if wait_s <= limit_s:
-        takes = f"at most {shown(wait_s)} s, within"
-        answer = "suffice"
+    stream = (
+        f"With the parameters own_… ({operation.samples_per_s:,g} samples/s, windows of "
+        f"{operation.window_s:,g} s, {parameters.workers} workers, a source of "
+        f"{operation.read_rate:,g} samples/s)"
+    )
+    if spare <= 0:
+        return f"{stream} live reads leave nothing for reading again, so exact replay never ends."
+    wait_s = lost / spare
+    relation = "within"
+    answer = "suffices"
+    if wait_s > limit_s:
+        relation = "over"
+        answer = "does not suffice"
     return (
-        f"Exact recovery of the given stream takes {takes} the limit of {limit_s:,g} s, so plain "
-        f"checkpoints {answer}."
+        f"{stream} reading a worker's window again takes {shown(wait_s)} s, {relation} the limit "
+        f"of {limit_s:,g} s, so exact replay {answer}."
     )

@@ -72,7 +72,10 @@ def price(sets: Mapping[str, SetBacktest], small_windows: Mapping[str, SetBackte
     ends = bootstrap_share(by_segment, np.ones(by_segment.size), np.random.default_rng(1))
     low, high = sorted(float(hindsight_share - end) for end in ends)
     largest = max(sets.values(), key=lambda each: each.price)
-    shares_of_sets = ", ".join(percent(each.lines[GUARD].certified) for each in sets.values())
+    shares_of_sets = ", ".join(
+        f"{percent(each.lines[GUARD].certified)} of the windows of {each.title}"
+        for each in sets.values()
+    )
     gains = sum(each.price < 0 for each in sets.values())
     enough = sum(each.always_suffices for each in sets.values())
     return Finding(
@@ -83,8 +86,8 @@ def price(sets: Mapping[str, SetBacktest], small_windows: Mapping[str, SetBackte
         text=f"at most {percent(worst.price, 1)} of the windows [{percent(low, 1)}, "
         f"{percent(high, 1)}] ({worst.title}, {worst.samples} samples a window)",
         sensitivity=f"With {largest.samples} samples at most {percent(largest.price, 1)} "
-        f"({largest.title}); the guard then certifies {shares_of_sets} of the sets, more than the "
-        f"model on {gains} of {len(sets)}, and always estimating suffices on {enough}. The "
+        f"({largest.title}). The guard then certifies {shares_of_sets}. This is more than the "
+        f"model on {gains} of {len(sets)} sets, and always estimating suffices on {enough}. The "
         "price with fewer samples was not tested. The rule of proposing was chosen on parts of "
         "three of the sets.",
     )
@@ -128,7 +131,7 @@ CLAIMS = [
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box of notebook 06 from a run's records."""
     found = {
-        "G-1": "no stream has more errors",
+        "G-1": "on each of {0.n} streams at most that many certified estimates are wrong",
         "G-3": "on four real sets it certifies at most {0.measured:.1%} of the windows fewer than "
         "the documents' model tuned in hindsight",
     }

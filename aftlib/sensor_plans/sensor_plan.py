@@ -6,6 +6,7 @@ by horizon have one entry per window since the loss, 1 … H.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,12 +266,15 @@ def report_text(plan: SensorPlan) -> str:
     """Return the plan as text; control characters of names in the file appear as escapes."""
     problems = [sensor for sensor in plan.sensors if sensor.certified[0] < 0.5]
     others = [sensor for sensor in plan.sensors if sensor.certified[0] >= 0.5]
+    test = plan.backtest
+    permitted = math.floor(plan.question.delta * test.N + test.slack_errors + 1e-9)
     return render(
         Path(__file__).with_name("templates"),
         "plan.txt.j2",
         plan=plan,
         question=plan.question,
-        test=plan.backtest,
+        test=test,
+        permitted=permitted,
         shown=problems + others[:LISTED],
         most=LISTED,
         least_saving=LEAST_SAVING,

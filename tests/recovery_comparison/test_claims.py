@@ -76,6 +76,9 @@ def test_d1_7_is_decided_by_the_closest_interval():
 def test_d1_7_names_its_interval_and_the_stored_runs_on_spark():
     measured = measurements()
     assert "with checkpoints, 1 per window" in record("D1-7", measured).text
+    said = record("D1-7", measured).sensitivity
+    assert " times the throughput with checkpoints, 4 per window; " in said
+    assert " times the throughput without fault tolerance. The guard has " in said
     measured.__dict__["spark"] = None
     assert "Spark" not in record("D1-7", measured).sensitivity
     measured.__dict__["spark"] = StoredSpark("2026-01-02", (0.5,))
@@ -92,6 +95,12 @@ def test_d1_6_names_the_rate_that_decides():
 
 @pytest.mark.parametrize("scheme", [MODEL, PARTIAL])
 def test_a_slow_approximate_recovery_turns_p2(scheme):
+    found = record("P-2", slower(scheme, 2.0))
+    slowest = measurements().recoveries["rate"].min()
+    assert found.text.endswith(
+        f"times the exact recovery's time, {scheme} at {slowest:,g} samples/s"
+    )
+    assert "without a limit of the read rate D1 by model " in found.sensitivity
     assert verdict("P-2", slower(scheme, 2.0)) == "does not hold"
     assert verdict("P-2", slower(GUARD, 2.0)) == "holds if"
 
@@ -136,9 +145,10 @@ def test_too_few_kills_give_no_interval():
 def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
     records = judging.judge(CLAIMS, {"measured": measurements()})
     box = summarize(records, NotebookParameters())
-    assert box.found.startswith("It holds that estimating at least halves the outage")
-    assert "so plain checkpoints do not suffice" in box.found
-    assert sum(len(text.split()) for text in vars(box).values()) <= 75
+    assert box.found.startswith("It holds that estimating halves the outage (at most 0.")
+    assert "times the exact recovery's time, " in box.found and " samples/s) if" in box.found
+    assert "so exact replay does not suffice" in box.found
+    assert sum(len(text.split()) for text in vars(box).values()) <= 105
     turned = records | {"P-2": records["P-2"].model_copy(update={"verdict": "does not hold"})}
     assert summarize(turned, NotebookParameters()).found.startswith("It does not hold that")
 
@@ -146,11 +156,14 @@ def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
 @pytest.mark.parametrize(
     ("rate", "words"),
     [
-        (19.0, "fewer samples than come live, so no recovery ends"),
-        (20.0, "takes ∞ s, over the limit of 60 s, so plain checkpoints do not suffice"),
-        (21.0, "36,000 s, over the limit of 60 s, so plain checkpoints do not suffice"),
-        (3620.0, "at most 10 s, within the limit of 60 s, so plain checkpoints suffice"),
+        (19.0, "live reads leave nothing for reading again, so exact replay never ends"),
+        (20.0, "live reads leave nothing for reading again, so exact replay never ends"),
+        (21.0, "takes 36,000 s, over the limit of 60 s, so exact replay does not suffice"),
+        (3620.0, "takes 10 s, within the limit of 60 s, so exact replay suffices"),
     ],
 )
 def test_the_answer_compares_the_time_of_reading_with_the_limit(rate, words):
-    assert words in answer_for(NotebookParameters(own_read_rate=rate))
+    said = answer_for(NotebookParameters(own_read_rate=rate))
+    assert words in said
+    stream = f"20 samples/s, windows of 3,600 s, 2 workers, a source of {rate:,g} samples/s"
+    assert stream in said

@@ -1,6 +1,7 @@
 """The plan: assignments, replay that passes its back-test, groupings, cautions, an outage."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -204,6 +205,15 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
     text = report_text(made)
     assert "Your grouping, certified one window after the failure of a machine:" in text
     assert "below half: s" in text and f"certifies {100 * better:.1f} % instead of" in text
+
+
+def test_the_permitted_number_of_wrong_guarantees_follows_from_the_printed_ones(made):
+    """A bound of 70.65 errors permits 70, not 71."""
+    test = replace(made.backtest, N=609, slack_errors=40.2)
+    text = report_text(replace(made, backtest=test))
+    assert "at most 70 are wrong: 0.05·N and a slack of 40.2\n" in text
+    whole = replace(made.backtest, N=600, slack_errors=40.0)
+    assert "at most 70 are wrong" in report_text(replace(made, backtest=whole))
 
 
 def test_every_sensor_certified_below_half_is_listed():

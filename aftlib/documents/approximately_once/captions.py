@@ -13,6 +13,7 @@ from aftlib.documents.approximately_once.experiments import (
     NotebookParameters,
     above_delta,
     compare_real,
+    list_by_set,
     summarize_real,
 )
 from aftlib.notebook.style import Text, caption, prose
@@ -180,10 +181,11 @@ def real_sensors(real: pd.DataFrame, delta: float) -> Text:
     if len(both):
         greedy = summarize_real(real).query("method == 'greedy'").set_index("set").loc[both.index]
         parts += [
-            f"By the model (circles) its error rate is {span_of(both['ratio'])} times random's; "
-            f"measured in the second half (bars), it is {span_of(both['measured_ratio'])} times "
-            f"random's and {span_of(greedy['measured'] / greedy['rate'], '.2g')} times as high as "
-            f"predicted. In some setting it is above δ = {delta:g} on "
+            "Its error rate is this multiple of random's: by the model (circles) "
+            f"{list_by_set(both['ratio'], '{:.2f}')}; measured in the second half (bars) "
+            f"{list_by_set(both['measured_ratio'], '{:.2f}')}. Measured rates of greedy are "
+            f"{span_of(greedy['measured'] / greedy['rate'], '.2g')} times as high as predicted. "
+            f"In some setting greedy's measured rate is above δ = {delta:g} on "
             f"{above_delta(real, delta)}.",
         ]
     return caption(" ".join(parts))

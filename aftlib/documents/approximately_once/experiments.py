@@ -337,6 +337,19 @@ def compare_real(real: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def list_by_set(values: pd.Series, form: str) -> str:
+    """Return one number per set of real sensors as text; the index has the sets' names.
+
+    >>> list_by_set(pd.Series({"beijing_pm25": 0.93, "irish_wind": 1.031}), "{:.2f}")
+    "Beijing's stations 0.93, Irish wind 1.03"
+    """
+    texts = [
+        f"{data_title(str(name))} {form.format(value).replace('-', '−')}"
+        for name, value in values.items()
+    ]
+    return ", ".join(texts)
+
+
 def above_delta(real: pd.DataFrame, delta: float) -> str:
     """Return on which sets of real sensors greedy's measured rate exceeds δ, and how often.
 

@@ -118,7 +118,11 @@ def learned(curve: pd.DataFrame, point: Mapping[str, float]) -> str:
         enough = shares.index[shares >= 1 - point["delta"]]
         met = f"1 − δ is met from {enough[0]:,} rows on" if len(enough) else "1 − δ is not met"
         each.append(f"{name}: {percent(shares.iloc[0])} to {percent(shares.iloc[-1])}, {met}")
-    return f"True success from the fewest to the most rows ({at(point)}). {'; '.join(each)}."
+    rows = curve["rows"]
+    return (
+        f"Share of estimates within ε by the true model, with {rows.min():,} to {rows.max():,} "
+        f"rows ({at(point)}). {'; '.join(each)}."
+    )
 
 
 def recovery_times(times: pd.DataFrame) -> str:
@@ -126,7 +130,7 @@ def recovery_times(times: pd.DataFrame) -> str:
     partial = times[times["sensors"] < times["n"]]
     share = (partial["rep_ms"] / partial["total_ms"]).groupby(partial["n"]).median()
     each = ", ".join(f"{percent(part)} with n = {n:,}" for n, part in share.items())
-    return f"Medians. Replay (blue) takes this part of a recovery: {each}."
+    return f"Medians, gain prepared. Replay (blue) takes this part of a recovery: {each}."
 
 
 def solving_times(times: pd.DataFrame) -> str:
@@ -135,7 +139,7 @@ def solving_times(times: pd.DataFrame) -> str:
     sizes = sorted(times["n"].unique())
     half = {n: median[n, round(n / 2)] for n in (sizes[0], sizes[-1])}
     each = " and ".join(f"{ms:,.3g} ms for n = {n:,}" for n, ms in half.items())
-    return f"For |O| = n/2, T_est is {each}."
+    return f"With (6) solved at recovery and |O| = n/2, T_est is {each}."
 
 
 def recovery_surface(times: pd.DataFrame) -> str:
@@ -145,7 +149,7 @@ def recovery_surface(times: pd.DataFrame) -> str:
     solved = (partial["solved_ms"] >= partial["full_ms"]).sum()
     return (
         f"Recovery takes as long as a full replay or longer at {prepared} of {len(partial)} points "
-        f"with the gain prepared, and at {solved} with the gain solved at recovery."
+        f"with the gain prepared with the plan, and at {solved} with (6) solved at recovery."
     )
 
 
@@ -169,5 +173,5 @@ def beijing(frame: pd.DataFrame, delta: float) -> str:
     return (
         f"{nothing}, and {percent(first['within'])} ($\\tau={first['tau']:.0f}$) to "
         f"{percent(last['within'])} ($\\tau={last['tau']:.0f}$) of the estimates are within "
-        f"$\\varepsilon$; the model promises {percent(1 - delta)}."
+        f"$\\varepsilon$; the model guarantees {percent(1 - delta)}."
     )

@@ -30,7 +30,7 @@ LEAST_WINDOWS = 3
 """Fewest windows of a file's second half."""
 SLIDES = 10
 """Slides in the width of a window: the document's windows begin every 10³ of their 10⁴ steps."""
-SPARED = "exactly-once without T_est"
+UNCHARGED = "exactly-once without T_est"
 """Exactly-once if only recoveries that estimate pay T_est; the document does not say."""
 AXES = ["epsilon", "delta", "t_sla_ms"]
 Point = tuple[float, float, float]
@@ -99,10 +99,13 @@ class PlanningCase:
     def query(
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = PROPOSED
     ) -> ReplayQuery:
-        """Return the query of windows at one point of the grid, by one of `METHODS` or `SPARED`."""
+        """Return the query of windows at a point of the grid by a method or `UNCHARGED`.
+
+        `UNCHARGED` is exactly-once whose recoveries do not pay T_est.
+        """
         requirement = Requirement(epsilon, delta)
         recovery_time = self.recovery_time
-        if method == SPARED:
+        if method == UNCHARGED:
             method = EXACTLY_ONCE
             recovery_time = self.without_t_est
         return ReplayQuery(self.model, self.window, requirement, recovery_time, t_sla_ms, method)
@@ -116,13 +119,14 @@ class PlanningCase:
 def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
     """Count the checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
 
-    One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints;
-    prepared: checkpoints if no recovery pays T_est, because the gain is prepared; after_failure:
-    checkpoints of a window whose first interval fails, so that the rest is planned again.
+    One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `UNCHARGED`);
+    checkpoints; prepared: checkpoints if no recovery pays T_est, because the gain is prepared;
+    after_failure: checkpoints of a window whose first interval fails, so that the rest is planned
+    again.
     """
     prepared = replace(case, recovery_time=case.without_t_est)
     rows = []
-    for point, method in product(case.points, [*METHODS, SPARED]):
+    for point, method in product(case.points, [*METHODS, UNCHARGED]):
         query = case.query(*point, method)
         checkpoints = query.first_plan.checkpoints
         if_prepared = prepared.query(*point, method).first_plan.checkpoints

@@ -10,7 +10,7 @@ import plotly.express as px
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.documents.checkpoint_planning.cases import AXES, SPARED
+from aftlib.documents.checkpoint_planning.cases import AXES, UNCHARGED
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
 from aftlib.documents.checkpoint_planning.success_rates import (
     BOTH_LEARNED,
@@ -35,7 +35,7 @@ from aftlib.notebook.style import (
 
 LOOKS = {
     "exactly-once": line_look(RED, "square", "dot"),
-    SPARED: line_look(PURPLE, "x", "dot"),
+    UNCHARGED: line_look(PURPLE, "x", "dot"),
     "no-relaxation": line_look(ORANGE, "triangle-up", "dash"),
     "proposed": line_look(BLUE),
     "adaptive": line_look(GREEN, "diamond", "dashdot"),
@@ -47,7 +47,7 @@ _TITLES = {
     "delta": "permitted failure probability δ",
     "t_sla_ms": "T_SLA (ms, logarithmic)",
 }
-_GAINS = {"total_ms": "gain prepared beforehand", "solved_ms": "gain solved at recovery"}
+_GAINS = {"total_ms": "gain prepared with the plan", "solved_ms": "(6) solved at recovery"}
 _EXACT = "expected"
 _SAMPLED = "sampled, 95 % interval"
 _GUARANTEED = "guaranteed 1 − δ"
@@ -181,11 +181,11 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
 
 
 def solving_times(times: pd.DataFrame) -> go.Figure:
-    """Draw the median of T_est, solved at recovery, against n, one line per |O|/n (fig. 5)."""
+    """Draw the median of T_est, (6) solved at recovery, against n, by |O|/n (fig. 5)."""
     partial = partial_medians(times)
     rows = partial.assign(curve=partial["share"].map("|O| = {:.1f} n".format))
     titles = (
-        "T_est against n, solved at recovery (fig. 5)",
+        "T_est against n, (6) solved at recovery (fig. 5)",
         "sensors n (logarithmic)",
         "T_est, ms (logarithmic)",
     )
@@ -194,7 +194,7 @@ def solving_times(times: pd.DataFrame) -> go.Figure:
 
 
 def recovery_surface(times: pd.DataFrame) -> go.Figure:
-    """Draw T_rec over a full replay's time for each n and |O|/n, gain prepared and solved."""
+    """Draw T_rec over a full replay's time for each n and |O|/n, gain prepared or (6) solved."""
     partial = partial_medians(times)
     figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=[*_GAINS.values()])
     for column, part in enumerate(_GAINS, start=1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from aftlib.documents.checkpoint_planning.cases import AXES, SPARED, PlanningCase
+from aftlib.documents.checkpoint_planning.cases import AXES, UNCHARGED, PlanningCase
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
@@ -29,8 +29,8 @@ NEARLY_EVERYWHERE = 0.9
 """Share of the points at which D2-3 holds."""
 
 
-SPARED_READING = "exactly-once is spared T_est"
-PREPARED_READING = "nobody pays T_est (a prepared gain)"
+UNCHARGED_READING = "full replays are not charged the time of estimating"
+PREPARED_READING = "no recovery is charged that time, because the gain is prepared with the plan"
 """Readings of the document's silence about T_est, other than that all recoveries pay it."""
 
 
@@ -42,8 +42,8 @@ def _by_method(counts: pd.DataFrame, values: str = "checkpoints") -> pd.DataFram
 def _readings(counts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Checkpoints by method if all recoveries pay T_est, and in the two other readings."""
     charged = _by_method(counts)
-    spared = charged.assign(**{EXACTLY_ONCE: charged[SPARED]})
-    return charged, spared, _by_method(counts, "prepared")
+    uncharged = charged.assign(**{EXACTLY_ONCE: charged[UNCHARGED]})
+    return charged, uncharged, _by_method(counts, "prepared")
 
 
 def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
@@ -52,36 +52,40 @@ def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
     steps = exact["t_sla_ms"].map(case.recovery_time.max_tuples) // case.model.size
     by_hand = np.ceil(case.window / steps) - 1
     off = (exact["checkpoints"] - by_hand).abs()
-    spared = counts[counts["method"] == SPARED].groupby("t_sla_ms")["checkpoints"]
+    uncharged = counts[counts["method"] == UNCHARGED].groupby("t_sla_ms")["checkpoints"]
     paid = exact.groupby("t_sla_ms")["checkpoints"].max()
-    word = "Lower" if (spared.max() < paid).any() else "The same"
-    constant = "but as" if (spared.max() == spared.min()).all() else "but not"
-    each = ", ".join(f"{count:.0f}" for count in spared.mean())
+    word = "Lower" if (uncharged.max() < paid).any() else "The same"
+    constant = "but as" if (uncharged.max() == uncharged.min()).all() else "but not"
+    each = ", ".join(f"{count:.0f}" for count in uncharged.mean())
+    numbers = f"{each} checkpoints by rising T_SLA"
     return Finding(
         int(off.max()),
         n=len(exact),
         counted="combinations of ε, δ and T_SLA, ours",
         text=f"at most {off.max():g} checkpoints off; {(off == 0).sum()} of {len(exact)} counts "
         "follow from T_SLA alone",
-        sensitivity=f"{word} if exactly-once is spared T_est ({each}), {constant} independent of ε "
-        "and δ.",
+        sensitivity=f"{word} if {UNCHARGED_READING} ({numbers}), {constant} independent of ε and "
+        "δ.",
     )
 
 
 def are_ordered(counts: pd.DataFrame) -> Finding:
     """D2-2: points at which the methods are out of order; each must also save somewhere."""
     readings = _readings(counts)
-    disorder, spared, prepared = map(_points_out_of_order, readings)
+    disorder, uncharged, prepared = map(_points_out_of_order, readings)
     charged = readings[0]
     number = len(charged)
-    more = (charged[PROPOSED] > charged[SPARED]).sum()
+    more = (charged[PROPOSED] > charged[UNCHARGED]).sum()
     estimating = charged[NO_RELAXATION] < charged[EXACTLY_ONCE]
     saves = estimating.any() and (charged[PROPOSED] < charged[NO_RELAXATION]).any()
-    about_spared = f"{spared} of {number} violate it, and proposed needs more at {more}"
+    about_more = f"proposed needs more at {more} of {number} combinations"
     sentences = [
-        other_interpretation((spared > 0) != (disorder > 0), SPARED_READING, about_spared),
+        other_interpretation((uncharged > 0) != (disorder > 0), UNCHARGED_READING, about_more),
+        f"The order is then violated at {uncharged}.",
         other_interpretation(
-            (prepared > 0) != (disorder > 0), PREPARED_READING, f"{prepared} of {number}"
+            (prepared > 0) != (disorder > 0),
+            PREPARED_READING,
+            f"{prepared} of {number} violate the order",
         ),
     ]
     return Finding(
@@ -102,15 +106,19 @@ def _points_out_of_order(wide: pd.DataFrame) -> int:
 
 def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
     """D2-3: share of the points where no-relaxation saves nothing but proposed does."""
-    saves, spared, prepared = map(_saves_where_useless, _readings(counts))
+    saves, uncharged, prepared = map(_saves_where_useless, _readings(counts))
     if saves.empty:
         return not_run("No-relaxation saves checkpoints at every point.")
     few = saves.mean() < NEARLY_EVERYWHERE
     sentences = [
         other_interpretation((other.mean() < NEARLY_EVERYWHERE) != few, reading, text)
         for reading, other, text in (
-            (SPARED_READING, spared, f"{percent(spared.mean())} of {len(spared)} points"),
-            (PREPARED_READING, prepared, f"{prepared.sum()} of {len(prepared)}"),
+            (
+                UNCHARGED_READING,
+                uncharged,
+                f"{percent(uncharged.mean())} of {len(uncharged)} points",
+            ),
+            (PREPARED_READING, prepared, f"{prepared.sum()} of {len(prepared)} points"),
         )
         if len(other)
     ]
@@ -120,7 +128,8 @@ def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
         counted="points where no-relaxation saves nothing",
         text=f"proposed saves some at {saves.sum()} of the {len(saves)} points where no-relaxation "
         "saves none",
-        sensitivity=" ".join(sentences) or "No-relaxation saves checkpoints if T_est is spared.",
+        sensitivity=" ".join(sentences)
+        or f"No-relaxation saves checkpoints at every point if {UNCHARGED_READING}.",
     )
 
 
@@ -134,7 +143,7 @@ def _saves_where_useless(wide: pd.DataFrame) -> pd.Series:
 def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
     """D2-4: share of the pairs (ε, δ) at which the shortest T_SLA saves the most checkpoints."""
     readings = _readings(counts)
-    most, spared, prepared = map(_shortest_saves_most, readings)
+    most, uncharged, prepared = map(_shortest_saves_most, readings)
     exact = readings[0][EXACTLY_ONCE].unstack("t_sla_ms")
     saved = exact - readings[0][PROPOSED].unstack("t_sla_ms")
     shares = (saved / exact).fillna(0)
@@ -153,10 +162,14 @@ def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
         f"Exactly-once itself takes {taken.iloc[0]:.0f} at {shortest:g} ms, "
         f"{taken.iloc[-1]:.0f} at {longest:g} ms.",
         other_interpretation(
-            spared.all() != most.all(), SPARED_READING, f"{spared.sum()} of {len(saved)}"
+            uncharged.all() != most.all(),
+            UNCHARGED_READING,
+            f"{uncharged.sum()} of {len(saved)} combinations",
         ),
         other_interpretation(
-            prepared.all() != most.all(), PREPARED_READING, f"{prepared.sum()} of {len(saved)}"
+            prepared.all() != most.all(),
+            PREPARED_READING,
+            f"{prepared.sum()} of {len(saved)} combinations",
         ),
     ]
     return Finding(
@@ -178,14 +191,16 @@ def _shortest_saves_most(wide: pd.DataFrame) -> pd.Series:
 
 def saves_most_where_loose(counts: pd.DataFrame) -> Finding:
     """D2-13: share of the T_SLA at which no-relaxation saves most at the largest ε and δ."""
-    most, spared, _ = map(_loosest_saves_most, _readings(counts))
+    most, uncharged, _ = map(_loosest_saves_most, _readings(counts))
     return Finding(
         most.mean(),
         n=len(most),
         counted="values of T_SLA, ours",
         text=f"{most.sum()} of {len(most)} values of T_SLA; other ε and δ may save as many",
         sensitivity=other_interpretation(
-            spared.all() != most.all(), SPARED_READING, f"{spared.sum()} of {len(spared)}"
+            uncharged.all() != most.all(),
+            UNCHARGED_READING,
+            f"{uncharged.sum()} of {len(uncharged)} values of T_SLA",
         ),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import LEVELS, t_interval
-from aftlib.documents.checkpoint_planning.cases import SPARED
+from aftlib.documents.checkpoint_planning.cases import UNCHARGED
 from aftlib.documents.checkpoint_planning.drivers import IN_TIME, LEAST_KILLS, MARGIN
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import (
@@ -53,7 +53,7 @@ PLANNED = (
 )
 """Condition of D2-8."""
 SLOW_FROM = (
-    "n is at least {n}, nine tenths of the sensors are replayed, and the gain is solved at recovery"
+    "n is at least {n}, nine tenths of the sensors are replayed, and (6) is solved at recovery"
 )
 """Condition of D2-12."""
 LEAST_REPLAY = 0.5
@@ -121,10 +121,11 @@ def beats_full_replay(times: pd.DataFrame) -> Finding:
         n=small["turn"].nunique(),
         counted=_counted(small),
         text=f"at most {solved:.3g} {shown_interval(interval)} × full replay's time, "
-        f"{at}, the gain solved at recovery",
-        sensitivity=f"{word} if the gain is prepared: at most {prepared:.3g} "
-        f"{shown_interval(bounds)}, {prepared_at}. 10⁵ counts rows; by (27), (28), "
-        f"n = 100, slower above |O| = {limit:.2f} n if it counted the tuples of all sensors.",
+        f"{at}, with (6) solved at recovery",
+        sensitivity=f"{word} if the gain is prepared with the plan: at most {prepared:.3g} "
+        f"{shown_interval(bounds)}, {prepared_at}. The document's 10⁵ counts rows. If it counted "
+        f"the tuples of all sensors, recovery would be slower above |O| = {limit:.2f} n, by (27) "
+        "and (28), with n = 100.",
         control=bool((replayed >= LEAST_REPLAY * shares).all()),
     )
 
@@ -229,7 +230,8 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
         counted="kills with 0 < |O| < n",
         text=f"slowest of {n} recoveries {factor:.2f} × the fitted time; with {MARGIN:g} ×, {late} "
         f"of {n} are late",
-        sensitivity=f"A guarantee without exceptions cannot be measured: up to {percent(longer)} "
+        sensitivity="T_rec ends before the interval's commit, which is not timed. "
+        f"A guarantee without exceptions cannot be measured: up to {percent(longer)} "
         f"may be late. 5.1 says that T_rec must be measured beforehand on the system.{few}",
         condition=PLANNED.format(
             factor=f"{np.ceil(round(10 * factor, 6)) / 10:.1f}", share=percent(IN_TIME)
@@ -242,7 +244,7 @@ def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Fi
     """D2-11: the proposed plan's throughput over exactly-once's, pair by pair."""
     wide = rates.pivot_table(index="turn", columns="plan", values="rate")
     ratio, interval = mean_ratio(wide[PROPOSED] / wide[EXACTLY_ONCE])
-    spared, bounds = mean_ratio(wide[PROPOSED] / wide[SPARED])
+    uncharged, bounds = mean_ratio(wide[PROPOSED] / wide[UNCHARGED])
     taken = rates.groupby("plan")["checkpoints"].first()
     sensors = f"{parameters.sensors} sensors" if parameters.data is None else "the file's sensors"
     return Finding(
@@ -253,8 +255,9 @@ def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Fi
         f"T_SLA = {parameters.t_sla:g} ms, {sensors}",
         text=f"{ratio:.2f} {shown_interval(interval)} × exactly-once's samples per second, at "
         f"one point; {taken[PROPOSED]} checkpoints instead of {taken[EXACTLY_ONCE]}",
-        sensitivity=f"If exactly-once is spared T_est, it takes {taken[SPARED]} checkpoints, and "
-        f"the ratio is {spared:.2f} {shown_interval(bounds)}.",
+        sensitivity="If exactly-once is not charged the time of estimating, it takes "
+        f"{taken[UNCHARGED]} checkpoints, and the ratio is {uncharged:.2f} "
+        f"{shown_interval(bounds)}.",
     )
 
 
@@ -269,26 +272,27 @@ def solving_is_as_slow(times: pd.DataFrame) -> Finding:
     crossover, interval = _mean_crossover(ratios)
     growth = np.log(ratios).mean()
     grows = growth.iloc[-1] > growth.iloc[-2]
-    others = ", ".join(
-        f"at .{10 * share:.0f} n "
-        + _from_on(_mean_crossover(_solving_over_avoided(times, share))[0], None, largest)
+    others = ", and ".join(
+        _no_faster(_mean_crossover(_solving_over_avoided(times, share))[0], None, largest)
+        + f" at |O| = .{10 * share:.0f} n"
         for share in sorted(SHARES, reverse=True)
         if HALF <= share < most
     )
     _, (prepared, bounds) = _largest_ratio(times, "total_ms")
     _, high = bounds or (prepared, prepared)
-    word = "faster up to" if high < 1 else "not shown to be faster up to"
+    word = "faster" if high < 1 else "not shown to be faster"
     return Finding(
         crossover,
         interval,
         n=len(ratios),
         counted=_counted(times),
-        text=f"recovery is no faster {_from_on(crossover, interval, largest)}, at |O| = "
+        text=f"recovery is {_no_faster(crossover, interval, largest)}, at |O| = "
         f".{10 * most:.0f} n (document: 10⁴)",
-        fails="" if grows else "T_est does not grow faster with n than the replay that is spared.",
-        sensitivity=f"No faster {others}; with the gain prepared {word} {largest:,}: at most "
-        f"{prepared:.3g} {shown_interval(bounds)} × full replay's time. Loading Σ is left out, "
-        "which favours recovery. Never, if a full replay paid T_est, too, as D2-2 assumes.",
+        fails="" if grows else "T_est does not grow faster with n than the avoided replay.",
+        sensitivity=f"Recovery is {others}. With the gain prepared with the plan it is {word} up "
+        f"to n = {largest:,}: it takes at most {prepared:.3g} {shown_interval(bounds)} × full "
+        "replay's time. Loading Σ is left out, which favours recovery. If a full replay were "
+        "charged T_est, too, as D2-2 assumes, recovery would be faster at every n.",
         condition=SLOW_FROM.format(n=rounded(crossover)),
     )
 
@@ -342,13 +346,16 @@ def rounded(n: float) -> str:
     return f"{float(f'{n:.3g}'):,.0f}"
 
 
-def _from_on(n: float, interval: tuple[float, float] | None, largest: int) -> str:
-    """Return from which n on, as text; it is extrapolated to twice the largest measured n."""
+def _no_faster(n: float, interval: tuple[float, float] | None, largest: int) -> str:
+    """Return from which n on a recovery is no faster, as text.
+
+    It is extrapolated to twice the largest measured n.
+    """
     most = 2 * largest
     if n > most:
-        return f"not up to {most:,} (extrapolated)"
+        return f"still faster at n = {most:,} (extrapolated)"
     bounds = ""
     if interval is not None:
         low, high = (rounded(bound) if bound <= most else f"above {most:,}" for bound in interval)
         bounds = f" [{low}, {high}]"
-    return f"from n = {rounded(n)}{bounds} on{' (extrapolated)' if n > largest else ''}"
+    return f"no faster from n = {rounded(n)}{bounds} on{' (extrapolated)' if n > largest else ''}"

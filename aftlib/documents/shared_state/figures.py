@@ -163,5 +163,5 @@ def describe_flushes(flushes: pd.DataFrame) -> Text:
     return prose(
         f"Equal rows in *{ONE}* are × {one:.2f} as fast as in *{TEN}*: this is the price of ten "
         "transactions, flushes included. Merging in memory first leaves fewer rows to write, and "
-        f"makes them a further × {fewer:.2f} faster. *{NEVER}* only merges in memory."
+        f"is a further × {fewer:.2f} as fast. *{NEVER}* only merges in memory."
     )

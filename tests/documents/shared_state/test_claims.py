@@ -187,8 +187,12 @@ def test_the_box_follows_from_verdicts_and_values(times, opening):
     box = summarize({"D3-9": record}, NotebookParameters())
     assert box.found == (
         f"{opening} that shared state has at least {times:.2f} times a shuffle's throughput under "
-        "skew here."
+        "skew."
     )
+    assert box.limits == "The document names neither keys nor costs."
+    skewed = record.model_copy(update={"id": "D3-4", "verdict": "holds if"})
+    box = summarize({"D3-9": record, "D3-4": skewed}, NotebookParameters())
+    assert box.limits == "Skew makes it faster only with many keys (D3-4)."
 
 
 @pytest.mark.parametrize(
