@@ -52,4 +52,4 @@ def test_flushes_have_the_price_of_transactions():
     assert f"are × {ratio:.2f} as fast" in figures.describe_flushes(uneven).markdown
     text = figures.describe_flushes(flushes()).markdown
     assert "are × 1.30 as fast as in *ten transactions*: this is the price of ten" in text
-    assert "a further × 1.40 faster" in text
+    assert "a further × 1.40 as fast" in text
