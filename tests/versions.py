@@ -48,6 +48,7 @@ RUNTIMES = {
             *("pyspark==4.0.*", "pandas==2.2.*", "numpy==2.0.*", "scipy==1.14.*", "pyarrow==19.*"),
             *("protobuf==5.29.*", "grpcio<1.72", "grpcio-status<1.72", "googleapis-common-protos"),
         ],
+        tests=STREAMS,  # "lowest" tests the guards beside older packages still
     ),
     "lowest": Runtime(
         [  # earlier pandas 2.2 do not permit numpy 2
