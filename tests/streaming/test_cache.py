@@ -14,7 +14,9 @@ from aftlib.streaming.cache import GuardCache, Memory
 from aftlib.streaming.keyed import KeyedGuards
 from tests.streaming.test_keyed import PROMISE, long, processed, windows_of
 
-ROOMY = 2**30
+ROOMY = 2**40
+CORES = os.cpu_count() or 1
+"""Each process has its part of the memory, as if as many run at once."""
 
 
 def guards_of(rounds, promise=PROMISE):
@@ -39,6 +41,7 @@ class Process:
     CODE = textwrap.dedent("""
         import sys
         from pathlib import Path
+        from shutil import copy
         from tests.streaming.test_cache import *
         cache = GuardCache(int(sys.argv[2]), Path(sys.argv[1]))
         for line in sys.stdin:
@@ -71,35 +74,31 @@ def take(cache, keyed):
 
 def test_the_next_process_goes_on_where_the_last_one_was_and_there_is_one_copy(tmp_path):
     cache = GuardCache(ROOMY, tmp_path)
-    cache.keep(guards_of(10))
+    first = guards_of(10)
+    cache.keep(first)
     with Process(tmp_path) as other:
         assert other.do("keyed = take(cache, guards_of(10))")
         assert take(cache, guards_of(10)) is None  # claimed
         assert other.do("cache.keep(later(keyed))")
         assert take(cache, guards_of(10)) is None  # an earlier state
         expected = later(guards_of(10))
-        assert cache.nbytes == SIZE
         keyed = take(cache, expected)
         assert keyed.states.tobytes() == expected.states.tobytes()
         assert keyed.token == expected.token
+        assert keyed.memory.inode == first.memory.inode
         cache.keep(keyed)
         assert other.do("assert take(cache, later(guards_of(10))) is not None")
     assert os.listdir(tmp_path) == []
 
 
-def careless_claim(self, name):
-    """The control: rows are changed where all others find them."""
-    owner, file, inode, _ = map(int, (self._folder / name).read_text().split())
-    return Memory.of_process(owner, file, inode)
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_rows_that_a_crash_left_half_changed_are_not_found(tmp_path, broken):
+    """As a control, they are where a process changes rows that all others find."""
     cache = GuardCache(ROOMY, tmp_path)
     cache.keep(guards_of(10))
     with Process(tmp_path) as other:
         if broken:
-            assert other.do("GuardCache._claim = careless_claim")
+            assert other.do("Path.rename = copy")
         assert other.do("keyed = take(cache, guards_of(10)); keyed.states['next'] = -7")
         os.kill(other.child.pid, signal.SIGKILL)
         other.child.wait()
@@ -108,13 +107,12 @@ def test_rows_that_a_crash_left_half_changed_are_not_found(tmp_path, broken):
     assert not broken or left.states["next"].tolist() == [-7]
 
 
-def test_guards_of_a_process_that_has_ended_are_not_found_and_take_no_room(tmp_path):
+def test_guards_of_a_process_that_has_ended_are_not_found(tmp_path):
     cache = GuardCache(ROOMY, tmp_path)
     with Process(tmp_path) as other:
         assert other.do("cache.keep(guards_of(10))")
-        assert cache.nbytes == SIZE
     assert take(cache, guards_of(10)) is None
-    assert cache.nbytes == 0
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_number_that_a_later_process_has_leads_to_nothing():
@@ -145,7 +143,7 @@ def test_a_token_that_is_published_again_leads_to_the_newer_memory(tmp_path):
 
 def test_a_full_cache_leaves_alone_what_another_process_is_publishing(tmp_path):
     """Or what one was when it was killed; then the file is empty."""
-    cache = GuardCache(SIZE, tmp_path)
+    cache = GuardCache(SIZE * CORES, tmp_path)
     files = [tmp_path / f"{place:032x}.1234567" for place in range(50)]
     for file in files:
         file.touch()
@@ -155,24 +153,34 @@ def test_a_full_cache_leaves_alone_what_another_process_is_publishing(tmp_path):
     assert take(cache, guards_of(11)) is not None
 
 
-def test_a_full_cache_drops_any_bucket_of_any_process(tmp_path):
-    """Six buckets of two processes, and room for three."""
-    cache = GuardCache(3 * SIZE, tmp_path)
-    with Process(tmp_path, 3 * SIZE) as other:
-        for rounds in (2, 4, 6):
-            assert other.do(f"cache.keep(guards_of({rounds - 1}))")
+def test_a_full_cache_drops_any_bucket_of_its_process(tmp_path):
+    """Nine buckets, and room for three; another process has one more."""
+    most = 3 * SIZE * CORES
+    cache = GuardCache(most, tmp_path)
+    with Process(tmp_path, most) as other:
+        assert other.do("cache.keep(guards_of(10))")
+        for rounds in range(1, 10):
             cache.keep(guards_of(rounds))
-        assert cache.nbytes == 3 * SIZE
-        there = [take(cache, guards_of(rounds)) is not None for rounds in range(1, 7)]
-        assert sum(there) == 3 and there[-1]
-    nothing = GuardCache(SIZE - 1, tmp_path / "none")
-    nothing.keep(guards_of(10))
-    assert take(nothing, guards_of(10)) is None
+            assert cache.nbytes == min(rounds, 3) * SIZE
+        there = [take(cache, guards_of(rounds)) is not None for rounds in range(1, 11)]
+    assert sum(there[:9]) == 3 and there[8:] == [True, True]
+    assert there[6:9] != [True, True, True]  # if it dropped the oldest ones
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_bucket_that_does_not_fit_drops_no_other(tmp_path):
+    cache = GuardCache(SIZE * CORES, tmp_path)
+    cache.keep(guards_of(10))
+    other = KeyedGuards(replace(PROMISE, horizons=9))
+    processed(other, long(windows_of(100)[:10]))
+    cache.keep(other)
+    assert cache.take(other.token, other.promise) is None
+    assert take(cache, guards_of(10)) is not None
 
 
 def test_buckets_in_turn_stay_in_memory_if_they_fit(tmp_path):
     """Files do not become more with every micro-batch."""
-    cache = GuardCache(2 * SIZE, tmp_path)
+    cache = GuardCache(2 * SIZE * CORES, tmp_path)
     guards = [guards_of(rounds) for rounds in (1, 2)]
     for keyed in guards:
         cache.keep(keyed)
@@ -195,8 +203,7 @@ def test_guards_that_were_not_stored_again_are_gone(tmp_path):
 def test_a_users_predictor_stays_in_its_process_within_its_part_of_the_memory(tmp_path):
     promise = replace(PROMISE, predictor="tests.guard.test_predictor:Others")
     keyed = guards_of(10, promise)
-    room = (keyed.nbytes + 1) * (os.cpu_count() or 1)
-    cache = GuardCache(room, tmp_path)
+    cache = GuardCache((keyed.nbytes + 1) * CORES, tmp_path)
     cache.keep(keyed)
     assert os.listdir(tmp_path) == []
     assert cache.take(keyed.token, promise) is keyed
