@@ -76,7 +76,7 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
     committed = pd.Timestamp(progress["timestamp"]) + pd.Timedelta(seconds=seconds)
     end = observed["windows"].get("end")
     counts = observed["windows"].get("counts", {})
-    by_sensor = counts.pop("sensors", {})
+    sensors = counts.pop("sensors", {}).items()
     return {
         "query": progress.get("name") or progress["id"][:8],
         "batch": progress["batchId"],
@@ -88,10 +88,7 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
         "late": sum(each["numRowsDroppedByWatermark"] for each in operators),
         "rejected": observed["rejected"],
         "windows": counts,
-        "sensors": {
-            name: dict(zip(SENSOR_TALLY, numbers, strict=True))
-            for name, numbers in by_sensor.items()
-        },
+        "sensors": {name: dict(zip(SENSOR_TALLY, each, strict=True)) for name, each in sensors},
     }
 
 

@@ -19,11 +19,9 @@ from aftlib.core.intervals import clustered_share_interval
 from aftlib.core.storage import CURRENT, new_version
 from aftlib.streaming.aggregation import (
     ROWS,
-    columns_of,
-    quoted,
+    columns_for,
+    key_of,
     read_samples,
-    require_promise,
-    require_query,
     results_of_windows,
 )
 from aftlib.streaming.promise import Promise
@@ -31,10 +29,7 @@ from aftlib.streaming.rows import states_of, used_results
 
 _REPLACED = ("state", "value", "half_width", "samples")
 """Columns of a window that the archive may put right."""
-REPAIR_AUDIT = (
-    *("estimated", "compared", "outages", "wrong"),
-    *("share", "low", "high", "largest_error"),
-)
+_AUDIT = ("estimated", "compared", "outages", "wrong", "share", "low", "high", "largest_error")
 """Columns of the audit of the estimates that were made; a stream's metrics audit predictions."""
 ALL = "(all)"
 """Row of the audit for all sensors."""
@@ -122,14 +117,14 @@ def repair(
     >>> table, audit = repair(windows, archive, promise, into="repaired")  # doctest: +SKIP
     """
     require_tables(windows, archive)
-    require_promise(promise)
     if re.match(r"[A-Za-z][\w+.-]+:", str(into)):
         raise ValueError(
             f"into must be a folder of this machine, got {str(into)!r}: leave it out, and write "
             "the table yourself, to a new place"
         )
-    columns = columns_of(archive, time=time, sensor=sensor, value=value, group=group)
-    needed = ["start", "sensor", *_REPLACED, *(columns[role] for role in ("group",) if group)]
+    columns = columns_for(promise, archive, time=time, sensor=sensor, value=value, group=group)
+    group = columns.get("group")  # without backticks
+    needed = ["start", "sensor", *_REPLACED] + ([] if group is None else [group])
     if missing := [name for name in needed if name not in windows.columns]:
         raise ValueError(
             f"windows must have the columns of recoverable, got none for {listed(missing)}: read "
@@ -140,10 +135,9 @@ def repair(
             "windows must be the table that recoverable wrote, got one of repair: read the former, "
             "which has the estimates"
         )
-    require_query(archive, promise)
-    first, last = range_of(windows, columns.get("group"))
+    first, last = range_of(windows, group)
     again = windows_of_archive(archive, promise, columns, first, last)
-    table = merged(windows, again, promise, columns.get("group"))
+    table = merged(windows, again, promise, group)
     if into is not None:
         with new_version(into) as scratch:
             table.write.mode("overwrite").parquet(f"file://{scratch.resolve()}")
@@ -155,7 +149,7 @@ def repair(
                 )
         current = (Path(into) / CURRENT).resolve()
         table = windows.sparkSession.read.parquet(f"file://{current}")
-    return Repair(table, audit_of(estimates_of(table, columns.get("group")), promise))
+    return Repair(table, audit_of(estimates_of(table, group), promise))
 
 
 def require_tables(windows: DataFrame, archive: DataFrame) -> None:
@@ -175,20 +169,14 @@ def range_of(windows: DataFrame, group: str | None) -> tuple[int, int]:
     """
     start = F.unix_micros("start")
     keys = F.count_distinct("start", key_of(group), "sensor")
-    ((rows, different, first, last),) = windows.agg(
-        F.count(F.lit(1)), keys, F.min(start), F.max(start)
-    ).collect()
+    counts = windows.agg(F.count("*"), keys, F.min(start), F.max(start))
+    ((rows, different, first, last),) = counts.collect()
     if rows != different:
         raise ValueError(
             f"windows must have each start, group and sensor once, got {rows} rows of {different}: "
             "give group=…, or drop repeated rows"
         )
     return first or 0, last or 0
-
-
-def key_of(group: str | None) -> Column:
-    """Return the group of a window, which is "" without groups."""
-    return F.lit("") if group is None else quoted(group)
 
 
 def replaced_part_of(prefix: str) -> Column:
@@ -201,19 +189,15 @@ def windows_of_archive(
 ) -> DataFrame:
     """Return the windows from the start `first` to `last` as the stream would have written them.
 
-    Columns: key, start (µs), sensor, state, value, half_width, samples.
+    Columns: those of `results_of_windows`, then state and half_width.
     """
     samples = read_samples(archive, promise, columns)
-    in_range = F.col("time") >= F.timestamp_micros(F.lit(first))
-    in_range &= F.col("time") < F.timestamp_micros(F.lit(last + promise.width))
-    results = results_of_windows(samples.where(F.col("reason").isNull() & in_range), promise)
-    results = results.where(F.col("start").between(first, last))
+    begin, end = (F.timestamp_micros(F.lit(at)) for at in (first, last + promise.width - 1))
+    samples = samples.where(F.isnull("reason") & F.col("time").between(begin, end))
+    results = results_of_windows(samples, promise).where(F.col("start").between(first, last))
     # what only a guard needs would have to be loaded in each process
     content = replace(promise, model=None, predictor=None).content
-    key = results.schema["key"].dataType.simpleString()
-    kinds = {"key": key, "start": "bigint", "sensor": "string"}
-    kinds |= {name: ROWS[name] for name in _REPLACED}
-    schema = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    schema = results.withColumns({"state": F.lit(""), "half_width": F.col("value")}).schema
     return results.mapInPandas(partial(rows_of_results, content=content), schema)
 
 
@@ -222,51 +206,40 @@ def rows_of_results(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd
     promise = Promise.from_content(content)
     limits = dict(zip(promise.sensors, promise.limits, strict=True))
     for frame in frames:
-        samples = frame["samples"].to_numpy(float)
-        variance = frame["variance"].to_numpy(float)
-        value = used_results(promise, frame["value"].to_numpy(float), samples)
+        numbers = frame[["value", "samples", "variance"]].to_numpy(float)
+        result, samples, variance = numbers.T
+        value = used_results(promise, result, samples)
         own_limits = frame["sensor"].map(limits).to_numpy(float)
         state, half_width = states_of(promise, value, samples, variance, own_limits)
-        frame = frame.assign(state=state, value=value, half_width=half_width)
-        yield frame[["key", "start", "sensor", *_REPLACED]]
+        yield frame.assign(state=state, value=value, half_width=half_width)
 
 
 def merged(windows: DataFrame, again: DataFrame, promise: Promise, group: str | None) -> DataFrame:
     """Return the windows with those in their places of which the archive has more samples."""
-    keys = ["at", "key", "of"]
     old = windows.select(
-        F.unix_micros("start").alias("at"),
+        F.unix_micros("start").alias("start"),
         key_of(group).alias("key"),
-        F.col("sensor").alias("of"),
+        "sensor",
         F.struct("*").alias("old"),
     )
-    new = again.select(
-        F.col("start").alias("at"),
-        "key",
-        F.col("sensor").alias("of"),
-        F.struct(*_REPLACED).alias("new"),
-    )
-    worse = (F.col("old.state") == "estimated") & (F.col("new.state") == "lost")
+    new = again.select("start", "key", "sensor", F.struct(*_REPLACED).alias("new"))
+    worse = F.col("old.state").eqNullSafe("estimated") & F.col("new.state").eqNullSafe("lost")
     more = F.col("new.samples") > F.coalesce("old.samples", F.lit(0))
-    better = F.col("new.value").isNotNull() & more & ~F.coalesce(worse, F.lit(False))
-    rows = old.join(new, keys, "full").withColumn("repaired", F.coalesce(better, F.lit(False)))
-    identity: dict[str, Column] = {
-        "start": F.timestamp_micros("at"),
-        "sensor": F.col("of"),
-        "window_time": F.timestamp_micros(F.col("at") + promise.width - 1),
-    }
-    if group is not None:
-        identity[group] = F.col("key")
-    columns = []
-    for name in windows.columns:
-        kept = F.col("old")[name]
-        if name in identity:
-            kept = identity[name]
-        elif name in _REPLACED:
-            kept = F.when(F.col("repaired"), F.col("new")[name]).otherwise(kept)
-        columns.append(kept.alias(name))
-    before = F.when(F.col("repaired") & F.col("old").isNotNull(), replaced_part_of("old."))
+    better = F.isnotnull("new.value") & more & ~worse
+    rows = old.join(new, ["start", "key", "sensor"], "full").withColumn("repaired", better)
     rows = rows.where(F.col("repaired") | F.col("old").isNotNull())
+    replaced: dict[str | None, Column] = {
+        name: F.when(F.col("repaired"), F.col("new")[name]).otherwise(F.col("old")[name])
+        for name in _REPLACED
+    }
+    of_both = replaced | {
+        "start": F.timestamp_micros("start"),
+        "sensor": F.col("sensor"),
+        "window_time": F.timestamp_micros(F.col("start") + promise.width - 1),
+        group: F.col("key"),
+    }
+    columns = [of_both.get(name, F.col("old")[name]).alias(name) for name in windows.columns]
+    before = F.when(F.col("repaired") & F.col("old").isNotNull(), replaced_part_of("old."))
     return rows.select(*columns, "repaired", before.alias("before"))
 
 
@@ -299,9 +272,7 @@ def audit_of(estimates: pd.DataFrame, promise: Promise) -> pd.DataFrame:
         rows.append({"kind": name, "sensor": ALL} | audit_row(of_kind))
         for sensor, own in of_kind.groupby("sensor"):
             rows.append({"kind": name, "sensor": sensor} | audit_row(own))
-    return pd.DataFrame(rows, columns=["kind", "sensor", *REPAIR_AUDIT]).set_index(
-        ["kind", "sensor"]
-    )
+    return pd.DataFrame(rows, columns=["kind", "sensor", *_AUDIT]).set_index(["kind", "sensor"])
 
 
 def audit_row(estimates: pd.DataFrame) -> dict[str, Any]:
