@@ -141,14 +141,16 @@ def guard_costs(n: int) -> dict[str, Any]:
             variance=np.ones(values.shape),
         )
         began = time.perf_counter()
-        _, _, part = keyed.process(windows, group)
+        _, part = keyed.process(windows)
         seconds.append(time.perf_counter() - began)
         log.append(part)
         if window == 255:
             snapshots = [keyed.snapshot(place) for place in range(IN_BUCKET)]
             before = keyed.token
     began = time.perf_counter()
-    KeyedGuards(promise).restore(snapshots, before, log[256:], keyed.token)
+    again = KeyedGuards(promise)
+    again.restore(snapshots, before)
+    again.replay(log[256:], keyed.token)
     return {
         "bytes": keyed.nbytes // IN_BUCKET,
         "window_ms": 1e3 * sum(seconds[256:]) / 64 / IN_BUCKET,

@@ -17,7 +17,7 @@ import pandas as pd
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.paths import data_dir
 from aftlib.streaming.coordinator import coordinate
-from aftlib.streaming.rows import Rounds, arrange, rows_of, used_results
+from aftlib.streaming.rows import Rounds, arrange, rows_of
 from benchmarks.timing import say
 
 N, WORKERS, HORIZONS, ROUNDS, DELTA = 20, 5, 5, 1200, 0.05
@@ -187,17 +187,9 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
 
 def answered(guard: Guard, promise: Promise, windows: pd.DataFrame) -> Rounds:
     """Give a frame of windows to a guard, and return them with its estimates."""
-    arranged = arrange(windows, promise.sensors)
-    window = used_results(promise, arranged.value, arranged.samples)
-    recovered = guard.update(window)
-    return Rounds(
-        arranged.start,
-        window,
-        arranged.samples,
-        arranged.variance,
-        **vars(recovered),
-        recoverable=np.zeros(window.shape),
-    )
+    arranged = arrange(windows, promise)
+    recovered = guard.update(arranged.value)
+    return Rounds(arranged, recovered, np.zeros(arranged.value.shape))
 
 
 def frame(rows: np.ndarray, names: list[str], start: int) -> pd.DataFrame:

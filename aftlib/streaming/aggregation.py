@@ -23,8 +23,6 @@ ROWS = {
     "recoverable": "int",
 }
 """Columns of a window's row, besides its times and its group, with their types."""
-RESULT = ("start", *ROWS, "window_time")
-"""Columns of the result, besides the group's."""
 WATERMARK = "spark.watermarkDelayMs"
 """Metadata by which Spark marks the column of a watermark, with its delay; tables keep it."""
 OF_WINDOWS = -1
@@ -64,23 +62,25 @@ def column_of(stream: DataFrame, argument: str, name: str) -> str:
             f"{listed(named) or 'none'}: rename, cast or drop columns (there are "
             f"{listed(stream.columns)})"
         )
-    if argument == "group" and name.lower() in RESULT:
+    if argument == "group" and name.lower() in ("start", *ROWS, "window_time"):
         raise ValueError(
             f"group must not be named as a column of the result, got {name!r}: rename it"
         )
     return columns[0].name
 
 
-def columns_of(frame: DataFrame, **names: str | None) -> dict[str, str]:
-    """Return the columns by their argument, as `column_of`; a name None is left out."""
-    given = {argument: name for argument, name in names.items() if name is not None}
-    return {argument: column_of(frame, argument, name) for argument, name in given.items()}
+def columns_for(promise: Promise, frame: DataFrame, **names: str | None) -> dict[str, str]:
+    """Return the columns of samples by their argument; a name None is left out.
 
-
-def require_promise(promise: Promise) -> None:
-    """Refuse what is no promise."""
+    ValueError for what is no promise, if a column does not fit its argument, or for a query that
+    Spark does not read as an aggregate of the value.
+    """
     if not isinstance(promise, Promise):
         raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
+    given = {argument: name for argument, name in names.items() if name is not None}
+    columns = {argument: column_of(frame, argument, name) for argument, name in given.items()}
+    require_query(frame, promise)
+    return columns
 
 
 def require_query(frame: DataFrame, promise: Promise) -> None:
@@ -90,16 +90,15 @@ def require_query(frame: DataFrame, promise: Promise) -> None:
     values = frame.sparkSession.range(0).select(F.col("id").cast("double").alias("value"))
     try:
         (result,) = values.agg(F.expr(promise.query)).schema
-        fits = isinstance(result.dataType, NumericType)
+        if isinstance(result.dataType, NumericType):
+            return
         problem = f"its type is {result.dataType.simpleString()}"
     except PySparkException as error:
-        fits = False
         problem = f"{' '.join(str(error).split()):.300}"
-    if not fits:
-        raise ValueError(
-            f"query must be an SQL aggregate of value, and a number, got {promise.query!r} "
-            f"({problem}): give {', '.join(AGGREGATES)} or one such as 'max(value)'"
-        )
+    raise ValueError(
+        f"query must be an SQL aggregate of value, and a number, got {promise.query!r} "
+        f"({problem}): give {', '.join(AGGREGATES)} or one such as 'max(value)'"
+    )
 
 
 def setting_of(stream: DataFrame, name: str) -> str | None:
@@ -118,18 +117,21 @@ def read_samples(
 ) -> DataFrame:
     """Return samples as time, key, sensor, value, and a reason to leave the row out, or null.
 
-    A reason is its place in `reasons_to_reject`. If several reasons apply, the first counts. `now`
-    is the present time, by default Spark's.
+    If several reasons apply, the first counts. `now` is the present time, by default Spark's.
     """
-    key = quoted(columns["group"]) if "group" in columns else F.lit("")
-    tests = reasons_to_reject(promise, columns, now).values()
-    return frame.select(
+    # A database pads names of the type CHAR with blanks, which `aft plan` does not read, either.
+    # They stay if the promise has names with outer blanks itself.
+    sensor = quoted(columns["sensor"])
+    padded = any(name != name.strip(" ") for name in promise.sensors)
+    samples = frame.select(
         quoted(columns["time"]).alias("time"),
-        key.alias("key"),
-        sensor_of(promise, columns["sensor"]).alias("sensor"),
+        key_of(columns.get("group")).alias("key"),
+        (sensor if padded else F.trim(sensor)).alias("sensor"),
         quoted(columns["value"]).cast("double").alias("value"),
-        F.coalesce(*(F.when(test, place) for place, test in enumerate(tests))).alias("reason"),
     )
+    tests = reasons_to_reject(promise, now).items()
+    reason = F.coalesce(*(F.when(test, F.lit(name)) for name, test in tests))
+    return samples.withColumn("reason", reason)
 
 
 def results_of_windows(samples: DataFrame, promise: Promise, *fixed: Column) -> DataFrame:
@@ -143,7 +145,7 @@ def results_of_windows(samples: DataFrame, promise: Promise, *fixed: Column) -> 
     keyed = samples.select(end_of_window(promise), "key", "sensor", "value", *fixed)
     keys = [name for name in keyed.columns if name != "value"]
     windows = keyed.groupBy(*keys).agg(
-        F.expr(promise.expression).cast("double").alias("value"),
+        F.expr(AGGREGATES.get(promise.query, promise.query)).cast("double").alias("value"),
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )
@@ -156,43 +158,28 @@ def end_of_window(promise: Promise) -> Column:
 
     Spark aggregates by a point in time faster than by a window with a start and an end.
     """
-    if promise.step == promise.width:
-        micros = F.unix_micros("time")
-        end = F.timestamp_micros(micros - F.pmod(micros, F.lit(promise.width)) + promise.width)
-    else:
-        slide = (f"{promise.width} microseconds", f"{promise.step} microseconds")
-        end = F.window("time", *slide)["end"]
-    return end.alias("end", metadata={WATERMARK: OF_WINDOWS})
+    window = F.window("time", f"{promise.width} microseconds", f"{promise.step} microseconds")
+    return window["end"].alias("end", metadata={WATERMARK: OF_WINDOWS})
 
 
-def reasons_to_reject(
-    promise: Promise, columns: Mapping[str, str], now: Column | None
-) -> dict[str, Column]:
-    """Return the tests by which rows are left out."""
-    time = quoted(columns["time"])
-    sensor = sensor_of(promise, columns["sensor"])
-    number = quoted(columns["value"])
+def reasons_to_reject(promise: Promise, now: Column | None) -> dict[str, Column]:
+    """Return the tests by which samples are left out."""
     clock = F.current_timestamp() if now is None else now.cast("timestamp")
     latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
     return {
-        "no_time": time.isNull(),
-        "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
-        "no_sensor": sensor.isNull(),
-        "no_value": ~F.coalesce(F.abs(number.cast("double")) < LARGEST, F.lit(False)),
-        "unknown_sensor": ~sensor.isin(promise.sensors),
-        "too_late": F.unix_micros(time) > latest,
-        "too_early": time < F.lit(promise.earliest.to_pydatetime()),
+        "no_time": F.isnull("time"),
+        "no_group": F.isnull("key"),
+        "no_sensor": F.isnull("sensor"),
+        "no_value": ~F.coalesce(F.abs("value") < LARGEST, F.lit(False)),
+        "unknown_sensor": ~F.col("sensor").isin(promise.sensors),
+        "too_late": F.unix_micros("time") > latest,
+        "too_early": F.col("time") < F.lit(promise.earliest.to_pydatetime()),
     }
 
 
-def sensor_of(promise: Promise, column: str) -> Column:
-    """Return the column of sensors without outer blanks, as ``aft plan`` reads names.
-
-    A database pads names of the type CHAR with blanks. They stay if the promise has names with
-    outer blanks itself.
-    """
-    padded = any(name != name.strip(" ") for name in promise.sensors)
-    return quoted(column) if padded else F.trim(quoted(column))
+def key_of(group: str | None) -> Column:
+    """Return the group of a row, which is "" without groups."""
+    return F.lit("") if group is None else quoted(group)
 
 
 def quoted(name: str) -> Column:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from aftlib.guard.known import KnownModel
 from aftlib.streaming.groups import promise_of
-from aftlib.streaming.rows import Rounds, arrange, frame_of_rounds, used_results
+from aftlib.streaming.rows import Rounds, arrange, frame_of_rounds
 
 
 def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
@@ -26,23 +26,14 @@ def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.Data
     given = list(frames)
     if not given:  # a partition without any group
         return
-    windows = arrange(pd.concat(given, ignore_index=True), promise.sensors)
+    windows = arrange(pd.concat(given, ignore_index=True), promise)
     if not windows.start.size:
         return
     table = promise.gain_table
     known = KnownModel.of_table(table)
-    window = used_results(promise, windows.value, windows.samples)
-    recovered = known.update(window)
-    rounds = Rounds(
-        start=windows.start,
-        window=window,
-        samples=windows.samples,
-        variance=windows.variance,
-        estimate=recovered.estimate,
-        half_width=recovered.half_width,
-        certified=recovered.certified,
-        recoverable=promise.horizons * table.recoverable_after(np.isnan(window)),
-    )
+    recovered = known.update(windows.value)
+    recoverable = promise.horizons * table.recoverable_after(np.isnan(windows.value))
+    rounds = Rounds(windows, recovered, recoverable)
     number, wrong, _ = known.outcomes[:, 0]
     audit = np.stack([number, wrong, promise.delta * number])
     yield frame_of_rounds(promise, rounds, windows.key, audit)

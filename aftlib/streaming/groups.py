@@ -50,26 +50,23 @@ class StoredGuards:
         self.learned = learned
         self.promise = promise_of(content, learned)
         self.records = records
-        self.digest = hash_of(content.encode()).hex()
         token, about, keys = records.getValue(("bucket",)) or (b"", NEW_BUCKET, [])
-        stored = json.loads(bytes(about))
-        if stored["format"] != VERSION:
+        self.about = json.loads(bytes(about))
+        if self.about["format"] != VERSION:
             raise ValueError(
-                f"the checkpoint must be of format {VERSION}, got {stored['format']}: go on with "
-                "the version of aftlib that wrote it, or choose another checkpointLocation"
+                f"the checkpoint must be of format {VERSION}, got {self.about['format']}: go on "
+                "with the version of aftlib that wrote it, or choose another checkpointLocation"
             )
         self.token = bytes(token)
-        self.log_parts: int = stored["log_parts"]
-        self.snapshots: int = stored["snapshots"]
         # Spark 4.0 returns bytes within an array as a bytearray, which is no key of a dictionary
         keys = [bytes(key) if isinstance(key, bytearray) else key for key in keys]
         self.places = {key: place for place, key in enumerate(keys)}
-        if stored["promise"] != self.digest:
+        digest = hash_of(content.encode()).hex()
+        if self.about["promise"] != digest:
+            self.about["promise"] = digest
             self._begin_or_change()
 
-    def _write(
-        self, name: str, token: bytes | None, content: bytes, keys: list[Any] | None = None
-    ) -> None:
+    def _write(self, name: str, token: bytes | None, content: bytes, keys: Any = None) -> None:
         """Write a record."""
         self.records.updateValue((name,), (token, content, keys))
 
@@ -95,31 +92,32 @@ class StoredGuards:
     def _write_bucket(self, token: bytes) -> None:
         """Record the token of the guards; then the log and the snapshots are theirs."""
         self.token = token
-        about = {
-            "format": VERSION,
-            "promise": self.digest,
-            "log_parts": self.log_parts,
-            "snapshots": self.snapshots,
-        }
-        self._write("bucket", token, json.dumps(about).encode(), list(self.places))
+        self._write("bucket", token, json.dumps(self.about).encode(), list(self.places))
 
     def process(self, frames: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
+        """Process a bucket's windows of a micro-batch; yield their rows, if there are any.
+
+        The windows are recorded in the log, or in its place snapshots if they are due.
+        """
         # windows of a sensor that left the promise may still have been open
-        windows = arrange(pd.concat(frames, ignore_index=True), self.promise.sensors)
+        windows = arrange(pd.concat(frames, ignore_index=True), self.promise)
         if not windows.start.size:
             return
         keyed = self.stored()
         earlier_token = keyed.token
         earlier_audit = keyed.audit.sum(1)
-        place_of_window = [self.places.setdefault(key, len(self.places)) for key in windows.key]
-        place_of_round, rounds, log_part = keyed.process(windows, np.array(place_of_window))
+        places = [self.places.setdefault(key, len(self.places)) for key in windows.key]
+        rounds, log_part = keyed.process(windows._replace(key=np.array(places)))
         audit = keyed.audit.sum(1) - earlier_audit
-        self._store(keyed, earlier_token, log_part)
+        if keyed.is_due:
+            self._write_snapshots(keyed)
+        else:
+            self._write(f"log {self.about['log_parts']}", earlier_token, log_part)
+            self.about["log_parts"] += 1
+        self._write_bucket(keyed.token)
         _guards.keep(keyed)
-        del keyed  # from here on its memory may be another process's
         keys = np.array([*self.places, None], object)[:-1]  # no array of what a key may contain
-        yield frame_of_rounds(self.promise, rounds, keys[place_of_round], audit)
+        yield frame_of_rounds(self.promise, rounds, keys[rounds.windows.key], audit)
 
     def stored(self) -> KeyedGuards:
         """Return the stored guards, or new ones.
@@ -128,25 +126,21 @@ class StoredGuards:
         and the whole log. Where the log leads back to guards that are still there, as after a task
         that ran twice, only the parts since then are processed.
         """
-        if not self.places:
-            return KeyedGuards(self.promise)
         missed: list[bytes] = []
         token = self.token
         keyed = _guards.take(token, self.promise)
-        part = self.log_parts
+        part = self.about["log_parts"]
         while keyed is None and part:
             part -= 1
             token_before, windows, _ = self.records.getValue((f"log {part}",)) or NO_RECORD
-            missed.append(bytes(windows))
+            missed.insert(0, bytes(windows))
             token = bytes(token_before)
             keyed = _guards.take(token, self.promise)
-        missed.reverse()
         if keyed is None:
             keyed = KeyedGuards(self.promise)
-            snapshots = [self._snapshot(place) for place in range(self.snapshots)]
-            keyed.restore(snapshots, token, missed, self.token)
-        else:
-            keyed.replay(missed, self.token)
+            snapshots = [self._snapshot(place) for place in range(self.about["snapshots"])]
+            keyed.restore(snapshots, token)
+        keyed.replay(missed, self.token)
         return keyed
 
     def _snapshot(self, place: int) -> bytes:
@@ -158,20 +152,10 @@ class StoredGuards:
             chunks.append(bytes(chunk))
         return b"".join(chunks)
 
-    def _store(self, keyed: KeyedGuards, token_before: bytes, windows: bytes) -> None:
-        """Record the guards' new state: their windows in the log, or snapshots if they are due."""
-        if keyed.is_due:
-            self._write_snapshots(keyed)
-        else:
-            self._write(f"log {self.log_parts}", token_before, windows)
-            self.log_parts += 1
-        self._write_bucket(keyed.token)
-
     def _write_snapshots(self, keyed: KeyedGuards) -> None:
         """Record in place of the log the whole state of the groups that have windows in it."""
         for place in np.flatnonzero(keyed.states["logged"]).tolist():
             snapshot = keyed.snapshot(place)
             for number, cut in enumerate(range(0, len(snapshot) + 1, CHUNK)):
                 self._write(f"chunk {place} {number}", None, snapshot[cut : cut + CHUNK])
-        self.log_parts = 0
-        self.snapshots = keyed.states.size
+        self.about |= {"log_parts": 0, "snapshots": keyed.states.size}

@@ -7,24 +7,24 @@ snapshots and processes the log again, which gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
 
+from aftlib.guard.estimator import Recovered
 from aftlib.guard.guard import VERSION
 from aftlib.guard.guards import Guards
+from aftlib.guard.learned import change_rules
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import Arranged, Rounds, used_results
+from aftlib.streaming.rows import Arranged, Rounds
 
 LEAST_LOG = 64
 """Least windows between two snapshots of a bucket; a third of the number of sensors if more."""
 SPREAD = 16
 """From then on, snapshots are written after a micro-batch with the chance 1 / 16, and surely after
 twice as many windows."""
-TOKEN = 16
-"""Bytes of a token."""
 DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
 
 
@@ -45,8 +45,13 @@ class KeyedGuards:
         guard = ("guard", promise.guards(0).rows.dtype)
         self.hold(np.zeros(0, [("next", np.int64), ("logged", np.int64), guard]))
 
-    def hold(self, states: np.ndarray, predictors: Sequence[Any] = ()) -> None:
-        """Go on with the states of all groups, which may lie in a file, and their predictors."""
+    def hold(self, states: np.ndarray, predictors: Sequence[Any] = (), memory: Any = None) -> None:
+        """Go on with the states of all groups, and their predictors.
+
+        The states may lie in shared memory (`cache.Memory`), which is free once nobody refers to
+        it.
+        """
+        self.memory = memory
         self.states = states
         self.guards = Guards(self.promise.rules, states["guard"], predictors)
 
@@ -56,24 +61,24 @@ class KeyedGuards:
         own = sum(getattr(predictor, "nbytes", 0) for predictor in self.guards.predictors)
         return int(self.states.nbytes) + own
 
-    def process(self, windows: Arranged, places: np.ndarray) -> tuple[np.ndarray, Rounds, bytes]:
-        """Process windows of groups; `places` has the place of each window's group.
+    def process(self, windows: Arranged) -> tuple[Rounds, bytes]:
+        """Process windows of groups; their `key` is the place of a window's group.
 
         A place after the last one is a new group's. Of a gap without any window, only the first H
-        windows are rounds. Returns the place of each round's group, the rounds in the order of
-        places and time, and the windows for the log.
+        windows are rounds. Returns the rounds in the order of places and time, and the windows for
+        the log.
         """
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(windows.key, kind="stable")
         entries = np.zeros(order.size, self._entry)
-        entries["place"] = places[order]
+        entries["place"] = windows.key[order]
         entries["start"] = windows.start[order]
-        entries["window"] = used_results(self.promise, windows.value, windows.samples)[order]
-        place_of_round, rounds, given = self._advance(entries)
-        rounds.samples[given] = windows.samples[order]
-        rounds.variance[given] = windows.variance[order]
+        entries["window"] = windows.value[order]
+        rounds, given = self._advance(entries)
+        rounds.windows.samples[given] = windows.samples[order]
+        rounds.windows.variance[given] = windows.variance[order]
         log = entries.tobytes()
         self.token = hash_of(self.token + log)
-        return place_of_round, rounds, log
+        return rounds, log
 
     @property
     def audit(self) -> np.ndarray:
@@ -101,38 +106,34 @@ class KeyedGuards:
         state: bytes = self.states[place].tobytes()
         return state + b"".join(predictor.to_bytes() for predictor in predictors)
 
-    def restore(
-        self, snapshots: Sequence[bytes], written_at: bytes, log: Iterable[bytes], token: bytes
-    ) -> None:
-        """Continue from all groups' snapshots, written at the token `written_at`, and the log.
+    def restore(self, snapshots: Sequence[bytes], written_at: bytes) -> None:
+        """Continue from all groups' snapshots, which were written at the token `written_at`.
 
-        Without snapshots the log begins with a new bucket. ValueError when these do not belong
-        together, or do not lead to `token`.
+        Without snapshots this is a new bucket, with which its log begins. ValueError when one is
+        too short.
         """
         size = self.states.dtype.itemsize
-        short = [len(snapshot) for snapshot in snapshots if len(snapshot) < size]
-        if short:
+        if short := [len(snapshot) for snapshot in snapshots if len(snapshot) < size]:
             raise ValueError(
                 f"a group's snapshot must have at least {size} bytes, got {short[0]}: {DAMAGED}"
             )
-        if snapshots:
-            states = [np.frombuffer(each[:size], self.states.dtype) for each in snapshots]
-            predictors = [self.promise.predictor_of(each[size:]) for each in snapshots]
-            self.hold(np.concatenate(states), [each for each in predictors if each is not None])
-            self.token = written_at
-        self.replay(log, token)
+        states = bytearray().join(snapshot[:size] for snapshot in snapshots)  # writable
+        predictors = self.promise.predictors(len(snapshots))
+        for place, predictor in enumerate(predictors):
+            predictors[place] = predictor.from_bytes(snapshots[place][size:])
+        self.hold(np.frombuffer(states, self.states.dtype), predictors)
+        self.token = written_at
 
-    def replay(self, log: Iterable[bytes], token: bytes) -> None:
+    def replay(self, log: Sequence[bytes], token: bytes) -> None:
         """Process the log since this state; ValueError if it does not lead to `token`."""
-        parts = list(log)
         after = self.token
-        for part in parts:
+        for part in log:
             after = hash_of(after + part)
         if after != token:
             raise ValueError(
                 f"the guards' state must be {token.hex()}, got {after.hex()}: {DAMAGED}"
             )
-        for part in parts:
+        for part in log:
             self._advance(np.frombuffer(part, self._entry))
         self.token = token
 
@@ -144,47 +145,37 @@ class KeyedGuards:
         states["logged"] = 1  # so that each group gets a snapshot under the new promise
         for place in range(states.size):
             with self.guards.select(np.array([place])) as guard:
-                states["guard"][place] = promise.follow(guard, self.promise).rows[0]
+                changed = change_rules(guard, self.promise.sensors, promise.rules, promise.sensors)
+                states["guard"][place] = changed.rows[0]
         after.hold(states)
         after.token = hash_of(after.token + self.token)
         return after
 
-    def _advance(self, entries: np.ndarray) -> tuple[np.ndarray, Rounds, np.ndarray]:
+    def _advance(self, entries: np.ndarray) -> tuple[Rounds, np.ndarray]:
         """Give windows to the guards; the entries are in the order of places and time.
 
-        Returns the place of each round's group, the rounds with those of gaps, and which of these
-        are entries.
+        Returns the rounds with those of gaps, and which of these are entries. An entry has neither
+        the number of samples nor their variance.
         """
         self._join(entries)
-        place, start, skipped, given = self._with_gaps(entries)
-        shape = place.size, len(self.promise.sensors)
-        window = np.full(shape, np.nan)
-        window[given] = entries["window"]
-        rounds = Rounds(
-            start=start,
-            window=window,
-            samples=np.full(shape, np.nan),
-            variance=np.full(shape, np.nan),
-            estimate=np.full(shape, np.nan),
-            half_width=np.full(shape, np.nan),
-            certified=np.zeros(shape, bool),
-            recoverable=np.zeros(shape, np.int64),
-        )
+        windows, skipped, given = self._with_gaps(entries)
+        shape = windows.value.shape
+        rounds = Rounds(windows, Recovered.empty(shape), np.zeros(shape, np.int64))
         # a turn has one round of each group that still has one, the earliest
-        turn = np.arange(place.size) - np.searchsorted(place, place)
+        turn = np.arange(windows.key.size) - np.searchsorted(windows.key, windows.key)
         for number in range(turn.max(initial=-1) + 1):
             now = np.flatnonzero(turn == number)
-            members = place[now]
+            members = windows.key[now]
             self.guards.skip(skipped[now], members)
-            recovered = self.guards.update(window[now], members)
-            rounds.estimate[now] = recovered.estimate
-            rounds.half_width[now] = recovered.half_width
-            rounds.certified[now] = recovered.certified
+            recovered = self.guards.update(windows.value[now], members)
+            rounds.recovered.estimate[now] = recovered.estimate
+            rounds.recovered.half_width[now] = recovered.half_width
+            rounds.recovered.certified[now] = recovered.certified
             rounds.recoverable[now] = self.guards.recoverable[members].cumprod(1).sum(1)
         # of a group's entries, the last one counts
         self.states["next"][entries["place"]] = entries["start"] + self.promise.step
         self.states["logged"] += np.bincount(entries["place"], minlength=self.states.size)
-        return place, rounds, given
+        return rounds, given
 
     def _join(self, entries: np.ndarray) -> None:
         """Begin the guards of new groups."""
@@ -198,13 +189,11 @@ class KeyedGuards:
             predictors = [*self.guards.predictors, *guards.predictors]
             self.hold(np.concatenate([self.states, states]), predictors)
 
-    def _with_gaps(
-        self, entries: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _with_gaps(self, entries: np.ndarray) -> tuple[Arranged, np.ndarray, np.ndarray]:
         """Return the rounds of windows, and of the first H windows of each gap before one.
 
-        Of each round: the place of its group, its start, and how many windows of a gap are skipped
-        before it. Then the indices of the given windows among the rounds.
+        Then how many windows of a gap are skipped before each round, and the indices of the given
+        windows among the rounds.
 
         Example of a group with H = 2: window 3 is due and window 7 is given, so windows 3 to 6 are
         a gap. The rounds are 3, 4 and 7; before 7 the windows 5 and 6 are skipped.
@@ -226,13 +215,16 @@ class KeyedGuards:
         shown = np.minimum(gap, self.promise.horizons)
         given = np.cumsum(shown + 1) - 1
         of_window = np.repeat(np.arange(place.size), shown + 1)
-        until_given = given[of_window] - np.arange(of_window.size)  # rounds
-        in_gap = due[of_window] + (shown[of_window] - until_given) * self.promise.step
-        starts = np.where(until_given > 0, in_gap, start[of_window])
-        skipped = np.where(until_given > 0, 0, (gap - shown)[of_window])
-        return place[of_window], starts, skipped, given
+        since_due = np.arange(of_window.size) - (given - shown)[of_window]  # rounds
+        starts = due[of_window] + since_due * self.promise.step
+        starts[given] = start
+        skipped = np.zeros(of_window.size, np.int64)
+        skipped[given] = gap - shown
+        wide = np.full((3, of_window.size, len(self.promise.sensors)), np.nan)
+        wide[0, given] = entries["window"]
+        return Arranged(place[of_window], starts, *wide), skipped, given
 
 
 def hash_of(data: bytes) -> bytes:
-    """Return a token."""
-    return blake2b(data, digest_size=TOKEN).digest()
+    """Return a token, of 16 bytes."""
+    return blake2b(data, digest_size=16).digest()

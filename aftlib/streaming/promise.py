@@ -26,7 +26,7 @@ from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.guards import Guards
 from aftlib.guard.known import GainTable
-from aftlib.guard.learned import Learned, change_rules
+from aftlib.guard.learned import Learned
 from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
@@ -133,14 +133,23 @@ class Promise:
         microseconds("watermark", self.watermark)
         microseconds("ahead", self.ahead)
         self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
-        self._require_one_source()
+        if self.learned is not None and (self.model is not None or self.predictor is not None):
+            raise ValueError(
+                "learned must be None beside a known model or a predictor, got a plan's: leave one "
+                "of them out"
+            )
+        if self.model is not None and self.predictor is not None:
+            raise ValueError(
+                f"predictor must be None beside a known model, got {self.predictor!r}: leave "
+                "one of them out"
+            )
         # made only to refuse the other parameters
         self.guard() if self.model is None else self.gain_table
 
     def _require_aggregate(self) -> None:
         """Refuse what cannot be an SQL aggregate; `streaming.aggregation` lets Spark read it."""
         query = self.query
-        if not isinstance(query, str) or not re.search(r"\bvalue\b", query, re.IGNORECASE):
+        if not isinstance(query, str) or not re.search(r"(?i)\bvalue\b", query):
             raise ValueError(
                 f"query must be {', '.join(AGGREGATES)} or an SQL aggregate of value such as "
                 f"'max(value)', got {query!r}"
@@ -171,27 +180,15 @@ class Promise:
         """
         plan = StreamPlan.read(path)
         question = plan.question
-        try:
-            terms = plan.terms()
-        except ValueError as error:
+        if plan.data.step_seconds is None:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
                 "from a file with a column of times"
-            ) from error
-        workers = changes.get("workers", [list(worker) for worker in plan.assignment])
-        given = changes.pop("epsilon", {})
-        if isinstance(given, Mapping):
-            limits = dict(question.epsilon) | dict(given)
-            sensors = [name for worker in workers for name in worker]
-            if missing := [name for name in sensors if name not in limits]:
-                raise ValueError(
-                    f"epsilon must have each sensor, got none for {listed(missing)}, which the "
-                    f"plan lacks: give epsilon={{{missing[0]!r}: …}}"
-                )
-            given = {name: limits[name] for name in sensors}
+            )
+        terms = plan.terms()
         parameters: dict[str, Any] = {
-            "workers": workers,
-            "epsilon": given,
+            "workers": [list(worker) for worker in plan.assignment],
+            "epsilon": question.epsilon,
             "delta": question.delta,
             "window": f"{terms['window']}us",
             "slide": f"{terms['slide']}us",
@@ -211,7 +208,17 @@ class Promise:
                     "is meant",
                     stacklevel=2,
                 )
-        return cls(**parameters | changes)
+        parameters |= changes
+        if isinstance(parameters["epsilon"], Mapping):
+            limits = {**question.epsilon, **parameters["epsilon"]}
+            sensors = [name for worker in parameters["workers"] for name in worker]
+            if missing := [name for name in sensors if name not in limits]:
+                raise ValueError(
+                    f"epsilon must have each sensor, got none for {listed(missing)}, which the "
+                    f"plan lacks: give epsilon={{{missing[0]!r}: …}}"
+                )
+            parameters["epsilon"] = {name: limits[name] for name in sensors}
+        return cls(**parameters)
 
     @cached_property
     def sensors(self) -> list[str]:
@@ -229,22 +236,14 @@ class Promise:
         return microseconds("slide", self.slide) if self.slide is not None else self.width
 
     @property
-    def expression(self) -> str:
-        """The SQL aggregate that is the query."""
-        return AGGREGATES.get(self.query, self.query)
-
-    @property
     def earliest(self) -> pd.Timestamp:
         """The parameter `behind` as a point in time, in UTC unless it names another zone."""
-        try:
-            time: Any = pd.Timestamp(self.behind)
-        except (ValueError, TypeError):
-            time = pd.NaT
-        if time is pd.NaT:
+        time = pd.to_datetime(self.behind, errors="coerce", utc=True)
+        if not isinstance(time, pd.Timestamp):  # NaT is none
             raise ValueError(
                 f"behind must be a point in time such as '2020-01-01', got {self.behind!r}"
             )
-        return time.tz_localize("UTC") if time.tz is None else time
+        return time
 
     @cached_property
     def limits(self) -> list[float]:
@@ -265,10 +264,9 @@ class Promise:
         """Return the promise that `content` describes; a group's name is left out."""
         fields = json.loads(content)
         fields.pop("group", None)
-        fields["learned"] = learned
         if fields["model"] is not None:
             fields["model"] = GaussianModel(**fields["model"])
-        return cls(**fields)
+        return cls(**fields | {"learned": learned})
 
     def guard(self, start: int | None = None) -> Guard:
         """Return a new guard; `start` is that of its first window, in microseconds since 1970."""
@@ -278,46 +276,30 @@ class Promise:
     def guards(self, number: int, starts: np.ndarray | None = None) -> Guards:
         """Return new guards as one set; `starts` are those of their first windows."""
         if self.learned is None:
-            path = self.predictor
-            predictors = [] if path is None else [new_predictor(path) for _ in range(number)]
-            return Guards.begin(self.rules, number, predictors)
-        guards = Guards(self.rules, self._first_guard.rows.repeat(number))
+            return Guards.begin(self.rules, number, self.predictors(number))
+        first, until = self._first_guard
+        guards = Guards(self.rules, first.rows.repeat(number))
         if starts is not None:
-            guards.state.phase[...] += (starts - self._learned.terms["until"]) / self.step
+            guards.state.phase[...] += (starts - until) / self.step
         return guards
 
-    def predictor_of(self, state: bytes) -> Any:
-        """Return the predictor whose `to_bytes` returned `state`, or None without a predictor."""
-        return None if self.predictor is None else new_predictor(self.predictor).from_bytes(state)
-
-    def _require_one_source(self) -> None:
-        """Refuse a known model, a predictor and what was learned beside each other."""
-        own = self.model is not None or self.predictor is not None
-        if own and self.learned is not None:
-            raise ValueError(
-                "learned must be None beside a known model or a predictor, got a plan's: leave one "
-                "of them out"
-            )
-        if self.model is not None and self.predictor is not None:
-            raise ValueError(
-                f"predictor must be None beside a known model, got {self.predictor!r}: leave "
-                "one of them out"
-            )
+    def predictors(self, number: int) -> list[Any]:
+        """Return new objects of the user's class, or none without one."""
+        path = self.predictor
+        return [] if path is None else [new_predictor(path) for _ in range(number)]
 
     def goes_on(self, content: str) -> bool:
         """Whether guards of a former promise with this `content` learned what ours can use."""
-        fields = json.loads(content)
-        own = (fields["model"], fields["predictor"], self.model, self.predictor)
-        sensors = [name for worker in fields["workers"] for name in worker]
-        return sorted(sensors) == sorted(self.sensors) and all(each is None for each in own)
-
-    def follow(self, guards: Guards, former: Promise) -> Guards:
-        """Return guards of a former promise, with our parameters."""
-        return change_rules(guards, former.sensors, self.rules, self.sensors)
+        former = json.loads(content)
+        learns = former["predictor"] is None and self.predictor is None
+        return learns and former["epsilon"].keys() == {*self.sensors}
 
     @cached_property
-    def _learned(self) -> Learned:
-        """What the plan's guard learned; ValueError when it does not fit."""
+    def _first_guard(self) -> tuple[Guards, int]:
+        """The guard with which each group begins, and the end of the windows that it learned.
+
+        ValueError when what was learned does not fit.
+        """
         learned = Learned.from_text(str(self.learned))
         learned.require_terms(
             workers=sorted(self.sensors),
@@ -326,12 +308,7 @@ class Promise:
             query=self.query,
             seasons=[microseconds("each of seasons", season) for season in self.seasons],
         )
-        return learned
-
-    @cached_property
-    def _first_guard(self) -> Guards:
-        """The guard with which each group begins."""
-        return self._learned.begin(self.rules, self.sensors)
+        return learned.begin(self.rules, self.sensors), learned.terms["until"]
 
     @cached_property
     def rules(self) -> Rules:
@@ -348,36 +325,33 @@ class Promise:
         periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
         return Rules.check(self._places, self.epsilon, self.delta, self.horizons, periods, names)
 
-    @cached_property
-    def gain_table(self) -> GainTable:
-        """What follows from the known model, which all estimators of a process share."""
-        return GainTable(self._model_of(self.sensors), self.rules)
-
     @property
     def _places(self) -> list[list[int]]:
         """The sensors of each worker by their places in `sensors`."""
         place = {name: i for i, name in enumerate(self.sensors)}
         return [[place[name] for name in worker] for worker in self.workers]
 
-    def _model_of(self, names: list[str]) -> GaussianModel:
-        """Return the known model with the sensors in order."""
+    @cached_property
+    def gain_table(self) -> GainTable:
+        """What follows from the known model, which all estimators of a process share."""
+        rules = self.rules  # refuses a sensor that occurs twice
         model = self.model
         if not isinstance(model, GaussianModel):
             raise ValueError(f"model must be a GaussianModel, got {model!r}: fit one to windows")
-        if sorted(model.names) != sorted(names):
-            odd = sorted({*model.names} ^ {*names})
+        if odd := sorted({*model.names} ^ {*self.sensors}):
             raise ValueError(
                 f"model must have the sensors of the workers, got others in {listed(odd)}: give it "
                 "their names"
             )
-        at = [model.names.index(name) for name in names]
-        return GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], names)
+        at = [model.names.index(name) for name in self.sensors]
+        in_order = GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], self.sensors)
+        return GainTable(in_order, rules)
 
 
-def fixed_part(content: str) -> str:
+def fixed_part(content: str) -> list[tuple[str, Any]]:
     """Return the parameters of a content that may not change between two runs of a query."""
-    parts = json.loads(content).items()
-    return json.dumps({name: value for name, value in parts if name not in _OF_GUARDS})
+    parameters = sorted(json.loads(content).items())
+    return [(name, value) for name, value in parameters if name not in _OF_GUARDS]
 
 
 def plain(value: Any) -> Any:
@@ -391,10 +365,9 @@ def microseconds(name: str, duration: str | timedelta) -> int:
     """Return a duration such as "10min" in microseconds; errors name the argument `name`."""
     if not isinstance(duration, str | timedelta):  # pandas would read a number as nanoseconds
         raise ValueError(f"{name} must be a duration such as '10min', got {duration!r}")
-    try:
-        length = pd.Timedelta(duration)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name} must be a duration such as '10min', got {duration!r}") from error
-    if length is pd.NaT or length < pd.Timedelta(0):
+    length = pd.to_timedelta(duration, errors="coerce")
+    if length is pd.NaT:
+        raise ValueError(f"{name} must be a duration such as '10min', got {duration!r}")
+    if length < pd.Timedelta(0):
         raise ValueError(f"{name} must not be negative, got {duration!r}")
     return length // pd.Timedelta(microseconds=1)

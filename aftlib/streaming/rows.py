@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
 from aftlib.core.windows import result_per_mean
-from aftlib.guard.estimator import LARGEST
+from aftlib.guard.estimator import LARGEST, Recovered
 from aftlib.streaming.promise import Promise
 
 STATES = ("exact", "estimated", "lost")
@@ -31,64 +31,57 @@ MOST_SENSORS = 200
 """Sensors up to which each has a tally of its own; those of more would take too long."""
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """Windows as they came, and an estimator's answers; arrays have shape (rounds, n).
-
-    `KeyedGuards` fills the arrays of the answers in place.
-    """
-
-    start: Any  # (rounds,)
-    window: np.ndarray  # results that are used (`used_results`); NaN where missing
-    samples: np.ndarray
-    variance: np.ndarray
-    estimate: np.ndarray
-    half_width: np.ndarray
-    certified: np.ndarray
-    recoverable: np.ndarray  # the longest loss, in windows, that may begin then
-
-
 class Arranged(NamedTuple):
     """Windows of many groups by sensor, in the order of time in each group."""
 
     key: np.ndarray  # (rounds,) the group
     start: np.ndarray  # (rounds,) in µs
-    value: np.ndarray  # (rounds, n), NaN if missing, as all below
-    samples: np.ndarray
+    value: np.ndarray  # (rounds, n) results that are used (`used_results`); NaN where missing
+    samples: np.ndarray  # (rounds, n), NaN where missing, as the variance
     variance: np.ndarray
 
 
-def arrange(windows: pd.DataFrame, sensors: list[str]) -> Arranged:
+@dataclass(frozen=True)
+class Rounds:
+    """Windows as they came, and an estimator's answers."""
+
+    windows: Arranged
+    recovered: Recovered
+    recoverable: np.ndarray  # (rounds, n) the longest loss, in windows, that may begin then
+
+
+def arrange(windows: pd.DataFrame, promise: Promise) -> Arranged:
     """Return a frame with a row per window and sensor as arrays; other sensors are left out.
 
     Columns: key, start (µs), sensor, value, samples, variance. Groups come in the order in which
     they occur.
     """
-    column = pd.Index(sensors, dtype=object).get_indexer(pd.Index(windows["sensor"]))
+    sensors = pd.Index(promise.sensors, dtype=object)
+    column = sensors.get_indexer(pd.Index(windows["sensor"]))
     windows = windows[column >= 0]
     group, keys = pd.factorize(windows["key"].astype(object))
     starts, time = np.unique(windows["start"].to_numpy(), return_inverse=True)
     rounds, row = np.unique(group * starts.size + time, return_inverse=True)
-    wide = np.full((3, rounds.size, len(sensors)), np.nan)
-    for place, name in enumerate(("value", "samples", "variance")):
-        wide[place, row, column[column >= 0]] = windows[name].to_numpy(float)
-    size = max(starts.size, 1)
-    return Arranged(keys[rounds // size], starts[rounds % size], *wide)
+    wide = np.full((3, rounds.size, sensors.size), np.nan)
+    numbers = windows[["value", "samples", "variance"]].to_numpy(float)
+    wide[:, row, column[column >= 0]] = numbers.T
+    wide[0] = used_results(promise, wide[0], wide[1])
+    return Arranged(keys[rounds // starts.size], starts[rounds % starts.size], *wide)
 
 
 def rows_of(promise: Promise, rounds: Rounds) -> dict[str, np.ndarray]:
     """Return one row per round and sensor, as columns."""
-    samples = np.nan_to_num(rounds.samples).astype(np.int64)
-    limits = np.array(promise.limits)
-    state, half_width = states_of(promise, rounds.window, samples, rounds.variance, limits)
-    estimated = np.isnan(rounds.window) & rounds.certified
+    _, start, result, samples, variance = rounds.windows
+    samples = np.nan_to_num(samples).astype(np.int64)
+    state, half_width = states_of(promise, result, samples, variance, promise.rules.epsilon)
+    estimated = np.isnan(result) & rounds.recovered.certified
     state[estimated] = "estimated"
-    half_width[estimated] = rounds.half_width[estimated]
-    value = np.where(estimated, rounds.estimate, rounds.window)
+    half_width[estimated] = rounds.recovered.half_width[estimated]
+    value = np.where(estimated, rounds.recovered.estimate, result)
     names = np.array(promise.sensors, object)
     return {
-        "start": np.repeat(rounds.start, names.size),
-        "sensor": np.tile(names, len(rounds.start)),
+        "start": np.repeat(start, names.size),
+        "sensor": np.tile(names, start.size),
         "state": state.ravel(),
         "value": value.ravel(),
         "half_width": half_width.ravel(),
@@ -106,11 +99,10 @@ def frame_of_rounds(
     `audit`, (3, n), is what they add to the counts of `SHADOW_AUDIT`.
     """
     columns = rows_of(promise, rounds)
-    start = columns.pop("start")
-    keys = np.repeat(key, len(promise.sensors))
-    tally = np.full(start.size, None, object)
+    tally = np.full(columns["start"].size, None, object)
     tally[0] = tally_of(columns, audit)
-    return frame_of({"start": start, "key": keys, **columns, "tally": tally})
+    keys = np.repeat(key, len(promise.sensors))
+    return frame_of(columns | {"key": keys, "tally": tally})
 
 
 def tally_of(columns: Mapping[str, np.ndarray], audit: np.ndarray) -> np.ndarray:
@@ -120,13 +112,12 @@ def tally_of(columns: Mapping[str, np.ndarray], audit: np.ndarray) -> np.ndarray
     """
     sensors = audit.shape[1]
     state = columns["state"].reshape(-1, sensors)
-    counts = {name: (state == name).sum(0) for name in STATES}
-    counts["empty"] = (columns["samples"].reshape(state.shape) == 0).sum(0)
-    counts["certified"] = (columns["recoverable"].reshape(state.shape) > 0).sum(0)
-    counts |= dict(zip(SHADOW_AUDIT, audit, strict=True))
-    counts["windows"] = np.full(sensors, len(state))
-    totals = [counts[name].sum() for name in TALLY]
-    by_sensor = np.transpose([counts[name] for name in SENSOR_TALLY])
+    exact, estimated, lost = ((state == name).sum(0) for name in STATES)
+    empty = (columns["samples"].reshape(state.shape) == 0).sum(0)
+    certified = (columns["recoverable"].reshape(state.shape) > 0).sum(0)
+    windows = np.full(sensors, len(state))
+    totals = np.sum([exact, estimated, lost, empty, certified, *audit], axis=1)
+    by_sensor = np.transpose([windows, estimated, *audit[:2]])
     return np.append(totals, by_sensor if sensors <= MOST_SENSORS else [])
 
 
@@ -178,8 +169,5 @@ def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndar
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Return columns as a DataFrame; texts stay objects, because Spark refuses chunked texts."""
-    objects = {
-        name: pd.Series(column, dtype=object) if column.dtype == object else column
-        for name, column in columns.items()
-    }
-    return pd.DataFrame(objects, copy=False)
+    series = {name: pd.Series(column, dtype=column.dtype) for name, column in columns.items()}
+    return pd.DataFrame(series, copy=False)

@@ -16,7 +16,7 @@ from importlib import import_module
 
 import pyspark
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
@@ -26,11 +26,9 @@ from aftlib.streaming.aggregation import (
     OF_WINDOWS,
     ROWS,
     WATERMARK,
-    columns_of,
+    columns_for,
     read_samples,
     reasons_to_reject,
-    require_promise,
-    require_query,
     results_of_windows,
     setting_of,
 )
@@ -43,10 +41,6 @@ import_module("google.protobuf")  # Spark's keyed state needs it in each worker
 
 BUCKETS = 16
 """Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
-ONE_QUERY = (
-    "unite the streams of samples before it, with a column for group, or write its windows to a "
-    "table, and read that in a second query"
-)
 
 
 def recoverable(
@@ -133,20 +127,20 @@ def recoverable(
     >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
     >>> writer.start("windows")  # doctest: +SKIP
     """
-    require_stream(stream)
-    require_promise(promise)
-    columns = columns_of(stream, time=time, sensor=sensor, value=value, group=group)
+    if not isinstance(stream, DataFrame) or not stream.isStreaming:
+        raise ValueError(
+            f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
+            "not: for a table use Guard.replay"
+        )
+    columns = columns_for(promise, stream, time=time, sensor=sensor, value=value, group=group)
     require_settings(stream)
-    require_query(stream, promise)
     named = {role: name for role, name in columns.items() if role == "group"}
     query_content = json.dumps(json.loads(promise.content) | named)
     samples = samples_of_stream(stream, promise, columns, now)
-    if promise.model is None:
-        windows = results_of_windows(samples, promise)
-        rows = rows_by_guards(windows, query_content, promise.learned)
-    else:
-        rows = rows_by_known_model(samples, promise, query_content)
-    rows = rows.observe("windows", counts_of_windows(promise), last_end(promise))
+    rows_by = rows_by_guards if promise.model is None else rows_by_known_model
+    rows = rows_by(samples, promise, query_content)
+    end = F.max("start") + promise.width  # of the last window, in µs since 1970
+    rows = rows.observe("windows", counts_of_windows(promise), end.alias("end"))
     start = F.timestamp_micros(F.col("start")).alias("start")
     of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
@@ -155,15 +149,22 @@ def recoverable(
     return rows.select(start, *of_group, *ROWS, last)
 
 
-def rows_by_guards(windows: DataFrame, query_content: str, learned: str | None) -> DataFrame:
-    """Return the rows of windows by the guards in Spark's state."""
+def rows_by_guards(samples: DataFrame, promise: Promise, query_content: str) -> DataFrame:
+    """Return the rows of windows by the guards in Spark's state.
+
+    ValueError for a session whose API has no keyed state in Python.
+    """
+    windows = results_of_windows(samples, promise)
     number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
     buckets = windows.withColumn("bucket", key_of_state(query_content, number)).groupBy("bucket")
-    require_keyed_state(buckets)
+    if not hasattr(buckets, "transformWithStateInPandas"):
+        raise ValueError(
+            "the session must have keyed state in Python, got Spark Connect of pyspark "
+            f"{pyspark.__version__}: use Spark Connect 4.1 or newer, or a classic session"
+        )
     key = windows.schema["key"].dataType.simpleString()
-    processor = GuardProcessor(query_content, key, learned)
-    schema = schema_of_rows(windows)
-    return buckets.transformWithStateInPandas(processor, schema, "append", "none")
+    processor = GuardProcessor(query_content, key, promise.learned)
+    return buckets.transformWithStateInPandas(processor, schema_of_rows(windows), "append", "none")
 
 
 def rows_by_known_model(samples: DataFrame, promise: Promise, query_content: str) -> DataFrame:
@@ -183,7 +184,7 @@ def rows_by_known_model(samples: DataFrame, promise: Promise, query_content: str
 def schema_of_rows(windows: DataFrame) -> str:
     """Return the columns of rows with key and tally, as Spark's DDL."""
     key = windows.schema["key"].dataType.simpleString()
-    columns = {"start": "bigint", "key": key} | ROWS | {"tally": "array<double>"}
+    columns = {"start": "bigint"} | ROWS | {"key": key, "tally": "array<double>"}
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
@@ -195,8 +196,7 @@ def key_of_state(query_content: str, number: Column) -> Column:
     are not compared; so precision and scale of decimals have 48 bits of a hash. These fields are
     null, but depend on a column, because Spark removes constants from a key.
     """
-    fixed = json.loads(fixed_part(query_content))
-    words = ", ".join(f"{name} {value}" for name, value in sorted(fixed.items()))
+    words = ", ".join(f"{name} {value}" for name, value in fixed_part(query_content))
     nothing = F.when(number < 0, number)
     digest = blake2b(words.encode(), digest_size=6).digest()
     hashed = [
@@ -206,15 +206,6 @@ def key_of_state(query_content: str, number: Column) -> Column:
     # Spark's message shows the names of both keys, so that a reader sees which parameter differs
     readable = "state_of_" + re.sub(r"[^A-Za-z0-9]+", "_", words)
     return F.struct(number.alias(readable), *hashed)
-
-
-def require_stream(stream: DataFrame) -> None:
-    """Refuse what is no stream."""
-    if not isinstance(stream, DataFrame) or not stream.isStreaming:
-        raise ValueError(
-            f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
-            "not: for a table use Guard.replay"
-        )
 
 
 def require_settings(stream: DataFrame) -> None:
@@ -235,24 +226,13 @@ def require_settings(stream: DataFrame) -> None:
         )
 
 
-def require_keyed_state(buckets: GroupedData) -> None:
-    """Refuse a session whose API has no keyed state in Python."""
-    if not hasattr(buckets, "transformWithStateInPandas"):
-        raise ValueError(
-            "the session must have keyed state in Python, got Spark Connect of pyspark "
-            f"{pyspark.__version__}: use Spark Connect 4.1 or newer, or a classic session"
-        )
-
-
 def samples_of_stream(
     stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
 ) -> DataFrame:
     """Return the samples behind a watermark; Spark counts the rows that are left out."""
     rows = read_samples(stream, promise, columns, now)
-    counts = [
-        F.count_if(F.col("reason") == place).alias(reason)
-        for place, reason in enumerate(reasons_to_reject(promise, columns, now))
-    ]
+    reasons = reasons_to_reject(promise, now)
+    counts = [F.count_if(F.col("reason") == name).alias(name) for name in reasons]
     try:
         rows = rows.observe("rejected", *counts)
         rows.schema  # noqa: B018 - only then does Spark Connect look at the plan
@@ -261,7 +241,9 @@ def samples_of_stream(
             raise
         raise ValueError(
             "stream must be without recoverable, and without an observe named 'rejected', got one: "
-            f"rename your own; of recoverable a query may have one: {ONE_QUERY}"
+            "rename your own; of recoverable a query may have one: unite the streams of samples "
+            "before it, with a column for group, or write its windows to a table, and read that in "
+            "a second query"
         ) from error
     rows = rows.where(F.col("reason").isNull())
     if not has_watermark(stream, columns["time"]):
@@ -311,8 +293,3 @@ def counts_of_windows(promise: Promise) -> Column:
 
     zeros = F.array_repeat(F.lit(0.0), size)
     return F.aggregate(F.collect_list("tally"), zeros, add, named).alias("counts")
-
-
-def last_end(promise: Promise) -> Column:
-    """Return the end of a micro-batch's last window, in µs since 1970."""
-    return (F.max("start") + promise.width).alias("end")

@@ -166,7 +166,7 @@ def test_a_stream_has_a_predictor_by_its_name_and_goes_on_after_a_restart():
     first = KeyedGuards(promise)
     one, _ = processed(first, long(values[:300]))
     second = KeyedGuards(promise)
-    second.restore([first.snapshot(0)], first.token, [], first.token)
+    second.restore([first.snapshot(0)], first.token)
     other, _ = processed(second, long(values[300:], 300))
     pd.testing.assert_frame_equal(pd.concat([one, other], ignore_index=True), whole)
     without, _ = processed(KeyedGuards(Promise(**TERMS)), long(values))

@@ -44,8 +44,7 @@ def long(values, first=0, step=5, samples=5):
 
 def processed(guards, windows):
     """The rows of some windows of one group as a frame, and their part of the log."""
-    arranged = arrange(windows.assign(key="g"), guards.promise.sensors)
-    _, rounds, part = guards.process(arranged, np.zeros(len(arranged.start), int))
+    rounds, part = guards.process(arrange(windows.assign(key=0), guards.promise))
     return frame_of(rows_of(guards.promise, rounds)), part
 
 
@@ -92,10 +91,12 @@ def test_restarts_from_snapshot_and_log_change_nothing(often):
     """Every micro-batch begins with what was stored; snapshots are written never, or often."""
     values, whole, parts = windows_of(), KeyedGuards(PROMISE), []
     expected, _ = processed(whole, long(values))
-    snapshots, before, log, token = [], None, [], KeyedGuards(PROMISE).token
+    snapshots, log, token = [], [], KeyedGuards(PROMISE).token
+    before = token
     for cut in np.split(np.arange(len(values)), [1, 2, 130, 300, 341, 362, 380]):
         guard = KeyedGuards(PROMISE)
-        guard.restore(snapshots, before, log, token)
+        guard.restore(snapshots, before)
+        guard.replay(log, token)
         rows, part = processed(guard, long(values[cut], cut[0]))
         parts.append(rows)
         log, token = [*log, part], guard.token
@@ -104,10 +105,12 @@ def test_restarts_from_snapshot_and_log_change_nothing(often):
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
     assert bool(snapshots) == (often == 100)
     assert guard.states["guard"].tobytes() == whole.states["guard"].tobytes()
+    guard = KeyedGuards(PROMISE)
+    guard.restore(snapshots, before)
     with pytest.raises(ValueError, match="the guards' state must be .* is damaged"):
-        KeyedGuards(PROMISE).restore(snapshots, before, log[:-1], token)
+        guard.replay(log[:-1], token)
     with pytest.raises(ValueError, match="snapshot must have at least .* is damaged"):
-        KeyedGuards(PROMISE).restore([b"short"], before, log, token)
+        guard.restore([b"short"], before)
 
 
 def test_a_partial_window_has_its_own_half_width():
@@ -192,14 +195,14 @@ def test_a_window_before_the_due_one_is_refused_and_changes_no_state(starts):
     token = guard.token
     states = guard.states.tobytes()
     windows = Arranged(
-        key=np.full(2, "g", object),
+        key=np.zeros(2, int),
         start=np.array(starts) * PROMISE.step,
         value=np.zeros((2, 4)),
         samples=np.full((2, 4), 5),
         variance=np.zeros((2, 4)),
     )
     with pytest.raises(ValueError, match="must come in the order of time, got .* is damaged"):
-        guard.process(windows, np.zeros(2, int))
+        guard.process(windows)
     assert (guard.token, guard.states.tobytes()) == (token, states)
 
 
