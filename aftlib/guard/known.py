@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,97 +10,6 @@ from numpy.typing import ArrayLike
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.guard.estimator import Recovered, Rules, require_measured
-
-MOST_BYTES = 2**26
-"""Memory for the solved sets of missing sensors: some 800 of them with n = 200."""
-
-
-class GainTable:
-    """The gains and half-widths of a model, which several estimators may share.
-
-    It solves D1 eqs (1) and (2) for a set of missing sensors, and keeps the results in at most
-    `MOST_BYTES`; the set that was not needed for the longest time goes first. Nothing else in it
-    changes, so copies of an estimator share it, and so may threads.
-    """
-
-    def __init__(self, model: GaussianModel, rules: Rules) -> None:
-        self.model = model
-        self.rules = rules
-        limits = rules.epsilon
-        self._requirement = Requirement(1.0, rules.delta)  # of errors in units of ε
-        self.shadow_gain = np.zeros((model.size, model.size))  # of each sensor, from other workers'
-        estimable = []
-        for worker in range(rules.workers.max() + 1):
-            own = np.flatnonzero(rules.workers == worker)
-            others = np.flatnonzero(rules.workers != worker)
-            gain, covariance = model.conditional(others, own)
-            self.shadow_gain[np.ix_(own, others)] = gain
-            variance = np.maximum(np.diag(covariance), 0) / limits[own] ** 2
-            reliability = self._requirement.reliability(variance).min()
-            estimable.append(bool(self._requirement.is_met_by(reliability)))
-        self.estimable = np.array(estimable)[rules.workers]
-        self._solved: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
-        self._bytes = 0
-        self._lock = Lock()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return the same table, because a copy would compute the same."""
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the table without what it solved, which is computed again."""
-        return vars(self) | {"_solved": {}, "_bytes": 0, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"_lock": Lock()})
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays in memory."""
-        return 2 * self.model.covariance.nbytes + self.shadow_gain.nbytes + self._bytes
-
-    def recoverable_after(self, missing: np.ndarray) -> np.ndarray:
-        """Return whether a loss of each sensor is certified while those are missing, (rounds, n).
-
-        Its worker must be estimable, and no other worker may be away.
-        """
-        workers = self.rules.workers
-        away = np.zeros((len(missing), workers.max() + 1), bool)
-        rounds, sensors = np.nonzero(missing)
-        away[rounds, workers[sensors]] = True
-        others = away.sum(axis=1, keepdims=True) - away[:, workers]
-        recoverable: np.ndarray = self.estimable & (others == 0)
-        return recoverable
-
-    def solve(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the gain from the other sensors to the `missing` ones, and their half-widths."""
-        key = missing.tobytes()
-        with self._lock:
-            solved = self._solved.pop(key, None)
-            if solved is not None:
-                self._solved[key] = solved  # the newest again
-                return solved
-        gone = np.flatnonzero(missing)
-        gain, covariance = self.model.conditional(np.flatnonzero(~missing), gone)
-        limits = self.rules.epsilon[gone]
-        variance = np.maximum(np.diag(covariance), 0) / limits**2
-        solved = gain, limits * self._requirement.half_width(variance)
-        self._keep(key, solved)
-        return solved
-
-    def _keep(self, key: bytes, solved: tuple[np.ndarray, np.ndarray]) -> None:
-        """Store a result in place of the oldest ones; one that is too large is not stored."""
-        size = sum(array.nbytes for array in solved)
-        if size > MOST_BYTES:
-            return
-        with self._lock:
-            if key in self._solved:
-                return
-            while self._bytes + size > MOST_BYTES:
-                oldest = next(iter(self._solved))
-                self._bytes -= sum(array.nbytes for array in self._solved.pop(oldest))
-            self._solved[key] = solved
-            self._bytes += size
 
 
 class KnownModel:
@@ -143,30 +50,34 @@ class KnownModel:
         delta: float,
         horizons: int = 5,
     ) -> None:
-        rules = Rules.check(workers, epsilon, delta, horizons, names=model.names)
-        self._begin(GainTable(model, rules))
+        self.model = model
+        self.rules = Rules.check(workers, epsilon, delta, horizons, names=model.names)
+        self._requirement = Requirement(1.0, self.rules.delta)  # of errors in units of ε
+        # of each sensor, from other workers'
+        self._shadow_gain = np.zeros(model.covariance.shape)
+        self._estimable = np.zeros(model.size, bool)
+        for worker in np.unique(self.rules.workers):
+            lost = self.rules.workers == worker
+            gain, variance = self._estimate_from(~lost)
+            self._shadow_gain[np.ix_(lost, ~lost)] = gain
+            reliability = self._requirement.reliability(variance).min()
+            self._estimable[lost] = self._requirement.is_met_by(reliability)
+        self._missing = np.zeros(model.size, bool)  # of the last window
+        self._counts = np.zeros((2, model.size))
 
-    @classmethod
-    def of_table(cls, table: GainTable) -> Self:
-        """Return an estimator that shares a table with others."""
-        known = cls.__new__(cls)
-        known._begin(table)
-        return known
+    def _estimate_from(self, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gain of the sensors that are not `observed`, (n,), from those that are.
 
-    def _begin(self, table: GainTable) -> None:
-        self.table = table
-        self._missing = np.zeros(table.model.size, bool)  # of the last window
-        self._counts = np.zeros((2, table.model.size))
-
-    @property
-    def model(self) -> GaussianModel:
-        """The known model."""
-        return self.table.model
+        Also the variances of their errors, in units of ε².
+        """
+        lost = np.flatnonzero(~observed)
+        gain, covariance = self.model.conditional(np.flatnonzero(observed), lost)
+        return gain, np.maximum(np.diag(covariance), 0) / self.rules.epsilon[lost] ** 2
 
     @property
     def horizons(self) -> int:
         """Largest number H of windows of an outage that a guarantee covers."""
-        return self.table.rules.horizons
+        return self.rules.horizons
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -174,7 +85,16 @@ class KnownModel:
 
         A sensor is not recoverable while another worker is away.
         """
-        return np.tile(self.table.recoverable_after(self._missing[None]), (self.horizons, 1))
+        return np.tile(self.recoverable_after(self._missing[None]), (self.horizons, 1))
+
+    def recoverable_after(self, missing: np.ndarray) -> np.ndarray:
+        """Return whether a loss of each sensor is certified while those are missing, (rounds, n).
+
+        Its worker must be estimable, and no other worker may be away.
+        """
+        workers = self.rules.workers
+        of_others = np.not_equal.outer(workers, workers).astype(float)
+        return np.asarray(self._estimable & (missing @ of_others == 0))
 
     @property
     def outcomes(self) -> np.ndarray:
@@ -183,21 +103,27 @@ class KnownModel:
 
     def update(self, windows: ArrayLike) -> Recovered:
         """Estimate the missing values (NaN) of one window (n,), or of many, (rounds, n)."""
-        table = self.table
-        mean = table.model.mean
+        mean = self.model.mean
         rows = np.atleast_2d(np.asarray(windows, float))
         require_measured(rows)
         estimate = np.full(rows.shape, np.nan)
         half_width = np.full(rows.shape, np.nan)
         missing = np.isnan(rows)
         incomplete = missing.any(axis=1)
-        for r in np.flatnonzero(incomplete):
-            gone = missing[r]
-            gain, half_width[r, gone] = table.solve(gone)
-            estimate[r, gone] = mean[gone] + gain @ (rows[r] - mean)[~gone]
+        alike: dict[bytes, list[int]] = {}  # rounds by the sensors that are missing
+        for r in np.flatnonzero(incomplete).tolist():
+            alike.setdefault(missing[r].tobytes(), []).append(r)
+        for rounds in alike.values():
+            gone = missing[rounds[0]]
+            gain, variance = self._estimate_from(~gone)
+            width = self.rules.epsilon[gone] * self._requirement.half_width(variance)
+            half_width[np.ix_(rounds, gone)] = width
+            for r in rounds:
+                estimate[r, gone] = mean[gone] + gain @ (rows[r] - mean)[~gone]
         whole = rows[~incomplete]
-        shadow = mean + (whole - mean) @ table.shadow_gain.T
-        wrong = (np.abs(shadow - whole) > table.rules.epsilon).sum(axis=0)
-        self._counts += table.estimable * np.stack([np.full(wrong.size, len(whole)), wrong])
+        shadow = mean + (whole - mean) @ self._shadow_gain.T
+        wrong = (np.abs(shadow - whole) > self.rules.epsilon).sum(axis=0)
+        number = np.full(wrong.size, len(whole))
+        self._counts = self._counts + self._estimable * np.stack([number, wrong])
         self._missing = missing[-1] if len(rows) else self._missing
-        return Recovered(estimate, half_width, missing & table.recoverable_after(missing))
+        return Recovered(estimate, half_width, missing & self.recoverable_after(missing))

@@ -7,11 +7,11 @@ micro-batch, so no state is needed besides that of Spark's own aggregation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import numpy as np
 import pandas as pd
 
-from aftlib.guard.known import KnownModel
 from aftlib.streaming.groups import promise_of
 from aftlib.streaming.rows import Rounds, arrange, frame_of_rounds
 
@@ -29,10 +29,9 @@ def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.Data
     windows = arrange(pd.concat(given, ignore_index=True), promise)
     if not windows.start.size:
         return
-    table = promise.gain_table
-    known = KnownModel.of_table(table)
+    known = copy(promise.known_model)  # which counts for itself
     recovered = known.update(windows.value)
-    recoverable = promise.horizons * table.recoverable_after(np.isnan(windows.value))
+    recoverable = promise.horizons * known.recoverable_after(np.isnan(windows.value))
     rounds = Rounds(windows, recovered, recoverable)
     number, wrong, _ = known.outcomes[:, 0]
     audit = np.stack([number, wrong, promise.delta * number])

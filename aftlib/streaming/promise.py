@@ -25,7 +25,7 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.guards import Guards
-from aftlib.guard.known import GainTable
+from aftlib.guard.known import KnownModel
 from aftlib.guard.learned import Learned
 from aftlib.guard.predictor import new_predictor
 
@@ -144,7 +144,7 @@ class Promise:
                 "one of them out"
             )
         # made only to refuse the other parameters
-        self.guard() if self.model is None else self.gain_table
+        self.guard() if self.model is None else self.known_model
 
     def _require_aggregate(self) -> None:
         """Refuse what cannot be an SQL aggregate; `streaming.aggregation` lets Spark read it."""
@@ -332,9 +332,9 @@ class Promise:
         return [[place[name] for name in worker] for worker in self.workers]
 
     @cached_property
-    def gain_table(self) -> GainTable:
-        """What follows from the known model, which all estimators of a process share."""
-        rules = self.rules  # refuses a sensor that occurs twice
+    def known_model(self) -> KnownModel:
+        """An estimator by the known model, as before the first window."""
+        limits = self.limits  # refuses a sensor that occurs twice
         model = self.model
         if not isinstance(model, GaussianModel):
             raise ValueError(f"model must be a GaussianModel, got {model!r}: fit one to windows")
@@ -345,7 +345,7 @@ class Promise:
             )
         at = [model.names.index(name) for name in self.sensors]
         in_order = GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], self.sensors)
-        return GainTable(in_order, rules)
+        return KnownModel(in_order, self._places, limits, self.delta, self.horizons)
 
 
 def fixed_part(content: str) -> list[tuple[str, Any]]:
