@@ -49,7 +49,6 @@ from typing import Self
 
 import numpy as np
 
-from aftlib.core.checks import require_number
 from aftlib.guard.state import axes
 
 START = 5.0
@@ -95,17 +94,8 @@ class Accounts:
 
     @classmethod
     def open(cls, sensors: int, delta: float, horizons: int = 1) -> Self:
-        """Return the accounts as before the first round.
-
-        ValueError when a number of sensors or horizons is no whole number ≥ 1, or delta lies
-        outside (0, 1).
-        """
-        require_number("sensors", sensors, least=1, whole=True)
-        require_number("horizons", horizons, least=1, whole=True)
-        require_number("delta", delta, above=0, below=1)
-        single = np.zeros((horizons, sensors), ACCOUNT)
-        pools = np.zeros(horizons, ACCOUNT)
-        accounts = cls(float(delta), single, pools)
+        """Return the accounts as before the first round."""
+        accounts = cls(delta, np.zeros((horizons, sensors), ACCOUNT), np.zeros(horizons, ACCOUNT))
         accounts.begin()
         return accounts
 
@@ -142,50 +132,40 @@ class Accounts:
         unit = pool_unit(n)
         if number.any():
             errors = np.where(certified, wrong, 0)
-            self.single[...] = self._settled(self.single, certified, errors, CAP, 1.0)
-            self.pools[...] = self._settled(
-                self.pools, number, errors.sum(-1), POOL_CAP * unit, unit
-            )
+            self._settle(self.single, certified, errors, CAP, 1.0)
+            self._settle(self.pools, number, errors.sum(-1), POOL_CAP * unit, unit)
         blocked = known & (decisions == BLOCKED)
         if blocked.any():
             errors = np.where(blocked, wrong, 0)
-            self.single[...] = self._credited(self.single, blocked, errors, 1)
+            self._credit(self.single, blocked, errors, 1)
             idle = number == 0  # pools that certified nothing
-            self.pools[...] = self._credited(
-                self.pools, idle * blocked.sum(-1), idle * errors.sum(-1), n
-            )
+            self._credit(self.pools, idle * blocked.sum(-1), idle * errors.sum(-1), n)
 
-    def _settled(
+    def _settle(
         self, accounts: np.ndarray, guarantees: np.ndarray, bad: np.ndarray, cap: float, unit: float
-    ) -> np.ndarray:
-        """Return accounts after `guarantees` each, of which `bad` were wrong.
+    ) -> None:
+        """Book `guarantees` of each account, of which `bad` were wrong.
 
         Those of a pool are its sensors' together; a mask counts as one each. A credit is repaid
         when the account could still certify without it, and a pool could still permit every sensor.
         """
-        accounts = accounts.copy()
         booked = guarantees > 0
-        raised = np.minimum(cap, accounts["budget"] + self.delta * guarantees - bad)
-        accounts["budget"][booked] = raised[booked]
+        budget = accounts["budget"]
         credits = accounts["credits"]
-        while credits.any():
-            repaid = booked & (credits > 0) & (accounts["budget"] >= unit * (2 - credits))
-            if not repaid.any():
-                break
+        budget[booked] = np.minimum(cap, budget + self.delta * guarantees - bad)[booked]
+        while (repaid := booked & (credits > 0) & (budget >= unit * (2 - credits))).any():
             credits[repaid] -= 1
             accounts["run"][repaid] = 0
             accounts["bad"][repaid] = 0
-        return accounts
 
-    def _credited(
+    def _credit(
         self, accounts: np.ndarray, proposals: np.ndarray, bad: np.ndarray, size: int
-    ) -> np.ndarray:
-        """Return accounts after blocked `proposals` each, of which `bad` were wrong.
+    ) -> None:
+        """Book blocked `proposals` of each account, of which `bad` were wrong.
 
         Those of a pool are its sensors' together; a mask counts as one each. A run with few enough
         errors earns a credit. `size` is how many sensors share an account, which lengthens the run.
         """
-        accounts = accounts.copy()
         counted = (proposals > 0) & (accounts["credits"] < MOST_CREDITS)
         accounts["run"] += np.where(counted, proposals, 0)
         accounts["bad"] += np.where(counted, bad, 0)
@@ -195,7 +175,6 @@ class Accounts:
         accounts["credits"][earned] += 1
         accounts["run"][failed | earned] = 0
         accounts["bad"][failed | earned] = 0
-        return accounts
 
 
 def pool_unit(sensors: int) -> float:
