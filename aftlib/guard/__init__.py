@@ -1,7 +1,7 @@
 """A guarantee for any data: decide before a failure which sensors' windows may be lost.
 
 While nothing fails, every window is predicted as if its worker had failed 1 … H windows ago.
-`estimator` has the interface: parameters, methods and results. `state` has the arrays of many
+`estimator` has the parameters of an estimator and its results. `state` has the arrays of many
 guards, and the words for their axes. `accounts` allow a guarantee only while few earlier ones were
 wrong; their theorem assumes nothing about the data. `prediction` computes a window from the other
 workers' windows and from all earlier ones. `proposal` learns from the errors which guarantees to
@@ -10,20 +10,3 @@ single one, which users call. `known` is D1's estimator: a known Gaussian model,
 is learned. `predictor` puts a user's prediction in the place of the guard's. `learned` has what a
 guard learned, with which another one begins.
 """
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from aftlib.guard.estimator import Estimator, History, Recovered
-    from aftlib.guard.guard import Guard
-
-__all__ = ["Estimator", "Guard", "History", "Recovered"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a class at its first use, because `aftlib.streaming.operator` must load fast."""
-    if name not in __all__:
-        raise AttributeError(f"module 'aftlib.guard' has no attribute {name!r}")
-    from aftlib.guard import estimator, guard
-
-    return getattr(guard if name == "Guard" else estimator, name)

@@ -19,7 +19,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.documents.approximately_once.assignment import Assignment, assign_spread
-from aftlib.guard import Guard
+from aftlib.guard.guard import Guard
 from aftlib.guard.known import KnownModel
 
 NOTHING = "nothing"

@@ -13,8 +13,9 @@ import pandas as pd
 
 from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.documents.approximately_once.assignment import residual_variance, residuals
-from aftlib.guard import Guard, accounts
+from aftlib.guard import accounts
 from aftlib.guard.estimator import History
+from aftlib.guard.guard import Guard
 from aftlib.sensor_plans.sensor_plan import Backtest, Score, or_none
 from aftlib.sensor_plans.window_results import Survey
 

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from aftlib.documents.approximately_once.assignment import residual_variance
 from aftlib.documents.approximately_once.best import assign_best
-from aftlib.guard import Guard
+from aftlib.guard.guard import Guard
 from aftlib.sensor_plans.backtest import (
     HORIZONS,
     OnSegment,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aftlib.guard import Guard
 from aftlib.guard.accounts import slack
+from aftlib.guard.guard import Guard
 from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.backtest import (
     ALWAYS,

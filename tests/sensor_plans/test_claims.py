@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aftlib.core.paths import DATA_SETS, project_root
-from aftlib.guard import Guard
+from aftlib.guard.guard import Guard
 from aftlib.notebook.claims import DOES_NOT_HOLD
 from aftlib.notebook.texts import percent
 from aftlib.sensor_plans import backtest, claims
