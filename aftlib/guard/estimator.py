@@ -1,9 +1,7 @@
-"""The interface of an estimator of lost windows: its parameters, methods and results.
+"""The parameters of an estimator of lost windows, and its results.
 
-`Guard` learns from the windows and `KnownModel` knows their distribution. Both are created from the
-same `Rules` and answer by the methods of `Estimator`. A guard has a state besides, which a stream
-stores. A known model keeps the gaps of its last window for `recoverable`, and counts for
-`outcomes`. No estimate depends on them.
+`Guard` learns from the windows and `KnownModel` knows their distribution. Both check the same
+`Rules`, and have the methods `update`, which returns `Recovered`, `recoverable` and `outcomes`.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +50,12 @@ class Recovered:
         """Return arrays in which nothing is estimated yet."""
         return cls(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, bool))
 
+    def put(self, rounds: slice, part: Self) -> None:
+        """Put the estimates of some of the rounds in their places."""
+        self.estimate[rounds] = part.estimate
+        self.half_width[rounds] = part.half_width
+        self.certified[rounds] = part.certified
+
 
 @dataclass(frozen=True)
 class History:
@@ -64,29 +68,6 @@ class History:
     # gaps of other sensors raised the error more than they usually do
     decisions: np.ndarray
     estimate: np.ndarray  # the shadow predictions
-
-
-class Estimator(Protocol):
-    """An estimator of n sensors, which receives windows in order and estimates the lost ones."""
-
-    @property
-    def horizons(self) -> int:
-        """Largest number H of windows of an outage that a guarantee covers."""
-
-    @property
-    def recoverable(self) -> np.ndarray:
-        """Whether window h of a loss that begins now would be certified, bool, shape (H, n)."""
-
-    @property
-    def outcomes(self) -> np.ndarray:
-        """Guarantees with a known outcome, the wrong ones, and a slack, (3, H, n) or (3, 1, n).
-
-        Of a guard, the second is at most δ times the first, plus the slack. A known model has no
-        such bound.
-        """
-
-    def update(self, windows: ArrayLike, /) -> Recovered:
-        """Process one window (n,) or many (rounds, n); NaN is missing and is estimated."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +118,7 @@ def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = No
     if labels_of(epsilon, names or ()) is not None:
         epsilon = values_by_name("epsilon", epsilon, names or [*map(str, range(sensors))])
     limits = as_numbers("epsilon", epsilon)
-    fits = limits.shape in ((), (1,), (sensors,)) and not isinstance(epsilon, bool | np.bool_)
+    fits = limits.shape in ((), (1,), (sensors,))
     if not fits or not (np.isfinite(limits) & (limits > 0)).all():
         raise ValueError(
             f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
@@ -149,20 +130,19 @@ def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = No
 def worker_of_each(workers: Any) -> np.ndarray:
     """Return each sensor's worker, (n,); ValueError unless each sensor occurs once."""
     try:
-        lists = [[operator.index(sensor) for sensor in worker] for worker in workers]
-        whole = not any(isinstance(sensor, bool) for worker in workers for sensor in worker)
+        placed = sorted(
+            (operator.index(sensor), number)
+            for number, worker in enumerate(workers)
+            for sensor in worker
+        )
     except TypeError:
-        lists = []
-        whole = False
-    placed = [sensor for worker in lists for sensor in worker]
-    if not whole or not placed or sorted(placed) != list(range(len(placed))):
+        placed = []
+    if not placed or [sensor for sensor, _ in placed] != list(range(len(placed))):
         raise ValueError(
             "workers must hold each sensor 0 … n − 1 once, as a list per worker such as [[0, 1], "
             f"[2]], got {workers!r:.300}"
         )
-    worker = np.zeros(len(placed), np.int64)
-    worker[placed] = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-    return worker
+    return np.array([number for _, number in placed], np.int64)
 
 
 def require_measured(windows: np.ndarray) -> None:

@@ -89,7 +89,7 @@ class Guard:
             require_methods(predictor, "predict", "learn")
         self._names = None if names is None else names_in_order(names)
         rules = Rules.check(workers, epsilon, delta, horizons, seasons, self._names)
-        self._guards = Guards.begin(rules, predictors=_listed(predictor))
+        self._guards = Guards.begin(rules, predictors=[] if predictor is None else [predictor])
 
     @classmethod
     def of_guards(cls, guards: Guards, names: list[str] | None) -> Self:
@@ -159,9 +159,7 @@ class Guard:
         recovered = Recovered.empty(rows.shape)
         for r, row in enumerate(rows):
             part, _ = self._guards.advance(row[np.newaxis])
-            recovered.estimate[r] = part.estimate[0]
-            recovered.half_width[r] = part.half_width[0]
-            recovered.certified[r] = part.certified[0]
+            recovered.put(slice(r, r + 1), part)
         return recovered
 
     def skip(self, rounds: int) -> None:
@@ -248,34 +246,26 @@ class Guard:
             When the bytes hold no guard, or one of another version, or a predictor is missing.
         """
         try:
-            fields = unpack_arrays(data)
-            version = int(fields["version"])
-        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"data holds no guard ({error}): start again") from error
-        if version != VERSION:
-            raise ValueError(
-                f"data must be of version {VERSION}, got version {version}: use the version of "
-                "aftlib that wrote it, or start again"
-            )
-        try:
+            fields: dict[str, Any] = dict(unpack_arrays(data))
+            if fields["version"] != VERSION:
+                raise ValueError(f"version {fields['version']}")
             names = json.loads(fields["names"].tobytes())
-            of_rules = {each.name: fields[each.name] for each in dataclasses.fields(Rules)}
-            numbers = {name: of_rules[name].item() for name in ("delta", "horizons")}
-            rules = Rules(**of_rules | numbers)
+            # numbers are arrays without axes, of which [()] is the number
+            parts = {each.name: fields[each.name][()] for each in dataclasses.fields(Rules)}
+            rules = Rules(**parts)
             rows = fields["rows"].astype(row_type(rules), casting="no")
-        except (KeyError, ValueError, TypeError) as error:
-            raise ValueError(f"data holds no whole guard ({error}): start again") from error
+        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"data holds no guard of version {VERSION}, got {error}: use the version of aftlib "
+                "that wrote it, or start again"
+            ) from error
         if ("predictor" in fields) != (predictor is not None):
             raise ValueError(
                 f"predictor must be given if and only if the stored guard has one, got {predictor}:"
                 " pass one of the same kind, or start again"
             )
+        predictors = []
         if predictor is not None:
             require_methods(predictor, *STORED)
-            predictor = predictor.from_bytes(fields["predictor"].tobytes())
-        return cls.of_guards(Guards(rules, rows, _listed(predictor)), names)
-
-
-def _listed(predictor: Predictor | None) -> list[Predictor]:
-    """Return the predictors of a set of one guard."""
-    return [] if predictor is None else [predictor]
+            predictors = [predictor.from_bytes(fields["predictor"].tobytes())]
+        return cls.of_guards(Guards(rules, rows, predictors), names)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from aftlib.guard.accounts import CERTIFIED, Accounts, slack
 from aftlib.guard.estimator import LARGEST, History, Recovered, Rules
 from aftlib.guard.prediction import FIRST_FIT, JOINT, Model, most_between_fits
 from aftlib.guard.predictor import Predictor, predict_each
-from aftlib.guard.proposal import FEATURES, RESIDUALS, SEASONS, USABLE, Risk, joined, log_ratio
+from aftlib.guard.proposal import FEATURES, RESIDUALS, SEASONS, Risk, log_ratio
 from aftlib.guard.state import State, at_horizons, pushed, type_of, views_of
 
 HIGHEST = 100.0
@@ -52,17 +52,6 @@ TOGETHER = 16
 """Most guards in one round, whose arrays a processor's cache can hold."""
 
 
-@dataclass(frozen=True)
-class Lookback:
-    """Predictions of a window as if each sensor had been lost 1 … H rounds ago, shape (G, H, n).
-
-    Both arrays are NaN for losses before the first round, and when no sensor has come for H rounds.
-    """
-
-    shadow: np.ndarray  # the shadow predictions
-    inflation: np.ndarray  # factor by which gaps raise the standard deviation of their errors
-
-
 class Guards:
     """Guards of the same rules, whose whole state is a row each of one structured array.
 
@@ -81,21 +70,20 @@ class Guards:
         self.model = Model(**views_of(rows["model"]))
         self.risk = Risk(**views_of(rows["risk"]))
 
-    def __getstate__(self) -> tuple[Rules, np.ndarray, Sequence[Predictor]]:
-        """Return all but the views, which a copy makes again; a shallow copy shares the rows."""
-        return self.rules, self.rows, self.predictors
-
-    def __setstate__(self, state: tuple[Rules, np.ndarray, Sequence[Predictor]]) -> None:
-        Guards.__init__(self, *state)
+    def __reduce__(self) -> tuple[type[Self], tuple[Rules, np.ndarray, Sequence[Predictor]]]:
+        """Return what a copy is made from; the views are made again."""
+        return type(self), (self.rules, self.rows, self.predictors)
 
     @classmethod
     def begin(cls, rules: Rules, number: int = 1, predictors: Sequence[Predictor] = ()) -> Self:
         """Return guards as before the first round."""
         guards = cls(rules, np.zeros(number, row_type(rules)), predictors)
-        guards.state.begin(rules.delta)
+        for part, kind in PARTS.items():
+            for each in fields(kind):
+                if each.metadata.get("first"):  # all others are 0
+                    guards.rows[part][each.name] = each.metadata["first"]
+        guards.state.outside[...] = rules.delta
         guards.accounts.begin()
-        guards.model.begin()
-        guards.risk.begin()
         return guards
 
     @contextmanager
@@ -103,27 +91,19 @@ class Guards:
         """Give the guards at the ascending places `members` as a set, whose changes are theirs."""
         predictors = [self.predictors[g] for g in members] if self.predictors else ()
         first = members[0]
-        if members.size == len(self.rows):
-            yield self
-        elif members[-1] - first + 1 == members.size:
-            yield type(self)(self.rules, self.rows[first : first + members.size], predictors)
-        else:
-            rows = self.rows[members]
-            yield type(self)(self.rules, rows, predictors)
+        adjacent = members[-1] - first + 1 == members.size
+        rows = self.rows[first : first + members.size] if adjacent else self.rows[members]
+        yield type(self)(self.rules, rows, predictors)
+        if not adjacent:
             self.rows[members] = rows
 
     def update(self, windows: np.ndarray, members: np.ndarray) -> Recovered:
         """Process a window (m, n) of each of the guards at the ascending places `members` (m,)."""
         recovered = Recovered.empty(windows.shape)
-        empty = np.isnan(windows).all(1)
-        for alike in (np.flatnonzero(empty), np.flatnonzero(~empty)):
-            for first in range(0, alike.size, TOGETHER):
-                here = alike[first : first + TOGETHER]
-                with self.select(members[here]) as guards:
-                    part, _ = guards.advance(windows[here])
-                recovered.estimate[here] = part.estimate
-                recovered.half_width[here] = part.half_width
-                recovered.certified[here] = part.certified
+        for first in range(0, members.size, TOGETHER):
+            here = slice(first, first + TOGETHER)
+            with self.select(members[here]) as guards:
+                recovered.put(here, guards.advance(windows[here])[0])
         return recovered
 
     def skip(self, rounds: np.ndarray, members: np.ndarray) -> None:
@@ -162,7 +142,7 @@ class Guards:
         return np.stack([state.number, state.errors, np.broadcast_to(bounds, state.number.shape)])
 
     def advance(self, now: np.ndarray) -> tuple[Recovered, History]:
-        """Process a window of each guard, (G, n). Either every window has a value, or none has one.
+        """Process a window of each guard, (G, n).
 
         Each step reads the rings as of the round before. So outcomes are booked before `away`
         changes, estimates read the decisions before these move on, and the windows move on last.
@@ -170,42 +150,48 @@ class Guards:
         """
         state = self.state
         absent = np.isnan(now)
-        empty = bool(absent.all())
+        empty = absent.all(1)
         waves = self._harmonics()
         past = np.minimum(self.rules.horizons, state.rounds)
-        if empty:
-            past[state.away.min(1) >= self.rules.horizons] = 0  # nothing is due
-        look = self._look_back(now, waves, past)
-        history = History(self._book_outcomes(now, look), look.shadow)
+        past[empty & (state.away.min(1) >= self.rules.horizons)] = 0  # nothing is due
+        shadow, inflation = self._look_back(now, waves, past)
+        history = History(self._book_outcomes(now, shadow, inflation), shadow)
         state.away[...] = np.where(absent, state.away + 1, 0)
-        recovered = self._recover(absent, look)  # UNCOVERED decisions certify nothing
-        filled = self._forget(now) if empty else self._learn(now, absent, waves)
+        recovered = self._recover(absent, shadow, inflation)  # UNCOVERED certifies nothing
+        filled = self._learn(now, absent, waves)
         self._look_ahead(now, absent, waves)
         self._teach()
-        self._remember(now, filled)
+        state.windows[...] = pushed(state.windows, now)
+        state.filled[...] = pushed(state.filled, filled)
+        state.levels[...] = pushed(state.levels, state.level)
         state.rounds[...] += 1
-        if not empty:
-            state.seen[...] += 1
-            self._fit()
+        state.seen[...] += ~empty
+        self._fit()
         return recovered, history
 
     def _harmonics(self) -> np.ndarray:
         """Return sine and cosine of each season at this round, in turn, (G, 2k)."""
         rounds = self.state.rounds + self.state.phase
         angles = 2 * np.pi * rounds[:, np.newaxis] / self.rules.seasons
-        waves = np.empty((*angles.shape, 2))
-        waves[..., 0] = np.sin(angles)
-        waves[..., 1] = np.cos(angles)
-        return waves.reshape(len(angles), -1)
+        return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(angles), -1)
 
-    def _look_back(self, now: np.ndarray, waves: np.ndarray, past: np.ndarray) -> Lookback:
-        """Shadow-predict the current window at the horizons 1 … `past` (G,)."""
+    def _look_back(
+        self, now: np.ndarray, waves: np.ndarray, past: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the current window as if each sensor had been lost 1 … `past` (G,) rounds ago.
+
+        Returns these shadow predictions, and the factors by which gaps raise the standard
+        deviations of their errors; both have shape (G, H, n), NaN beyond `past`. Beyond `JOINT`
+        sensors the model learns its residual.
+        """
         state = self.state
         z = self.model.rows_of(now, state.windows, state.levels, waves)
         shadow, inflation = self.model.predict(z, past, self.rules.workers)
+        residual = z[:, 0, : now.shape[1]] - shadow[:, 0]
         shadow += state.levels
         if not self.model.joint:
             shadow += self.model.echoes()
+            self.model.learn_residual(np.where(past[:, np.newaxis] > 0, residual, np.nan))
         for g, predictor in enumerate(self.predictors):
             windows = np.vstack([state.windows[g, ::-1], now[g]])
             own = predict_each(predictor, windows, self.rules.workers, past[g])
@@ -213,20 +199,22 @@ class Guards:
         unknown = np.arange(self.rules.horizons) >= past[:, np.newaxis]
         shadow[unknown] = np.nan
         inflation[unknown] = np.nan
-        return Lookback(shadow, inflation)
+        return shadow, inflation
 
-    def _book_outcomes(self, now: np.ndarray, look: Lookback) -> np.ndarray:
+    def _book_outcomes(
+        self, now: np.ndarray, shadow: np.ndarray, inflation: np.ndarray
+    ) -> np.ndarray:
         """Learn the errors of the shadow predictions; return the decisions on them, (G, H, n).
 
         A decision that does not cover the actual gaps becomes `UNCOVERED`, and is not counted.
         """
         state = self.state
-        error = np.abs(now[:, np.newaxis] - look.shadow)
+        error = np.abs(now[:, np.newaxis] - shadow)
         known = ~np.isnan(error)
         wrong = np.where(known, error > self.rules.epsilon, np.nan)
 
         decisions = at_horizons(state.decisions)  # a view, so `_recover` sees UNCOVERED in the ring
-        log_inflation = np.log(look.inflation)
+        log_inflation = np.log(inflation)
         uncovered = log_inflation > at_horizons(state.log_covered_then) + HARMLESS
         decisions[(decisions > 0) & uncovered] = UNCOVERED
         counted = known & (decisions == CERTIFIED)
@@ -236,38 +224,41 @@ class Guards:
 
         scale = self.model.scale[:, np.newaxis]
         scored = known & (scale > 0)
-        y = log_ratio(error, scale * look.inflation)
-        features = self.risk.due
-        missed = self.risk.learn(features, scored, y, state.outside)
+        y = log_ratio(error, scale * inflation)
+        used, missed = self.risk.learn(scored, y, state.outside)
         state.outside[...] += np.nan_to_num(WIDTH_STEP * (self.rules.delta - missed))
         covered = state.log_covered
         lower = np.maximum(covered - INFLATION_STEP * RARE, 0.0)
         higher = np.minimum(covered + INFLATION_STEP * (1 - RARE), log_inflation)
         followed = np.where(log_inflation <= covered + HARMLESS, lower, higher)
-        covered[...] = np.where(scored & (features[..., USABLE] == 1), followed, covered)
+        covered[...] = np.where(used, followed, covered)
         return decisions.copy()
 
-    def _recover(self, absent: np.ndarray, look: Lookback) -> Recovered:
+    def _recover(self, absent: np.ndarray, shadow: np.ndarray, inflation: np.ndarray) -> Recovered:
         """Return the estimates of the sensors `absent`, from the horizons of their losses."""
         state = self.state
         horizons = self.rules.horizons
         recovered = Recovered.empty(absent.shape)
         predicted = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.away, horizons))
         g, i = np.nonzero(predicted)
-        recovered.estimate[g, i] = look.shadow[g, np.minimum(state.away[g, i], horizons) - 1, i]
+        recovered.estimate[g, i] = shadow[g, np.minimum(state.away[g, i], horizons) - 1, i]
         g, i = np.nonzero(predicted & (state.away <= horizons))
         if g.size:
             at = state.away[g, i] - 1
             width = self.risk.half_widths(g, at, i, state.outside[g, at, i])
-            scale = self.model.scale[g, i] * look.inflation[g, at, i]
+            scale = self.model.scale[g, i] * inflation[g, at, i]
             recovered.half_width[g, i] = scale * width
             recovered.certified[g, i] = state.decisions[g, at, at, i] == CERTIFIED
         return recovered
 
     def _learn(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
-        """Put the window into means and moments; return it with its gaps filled by the model."""
+        """Put the windows into means and moments; return them with gaps filled by the model.
+
+        Of a window in which no sensor came, nothing is learned, and it stays as it is.
+        """
         state = self.state
         model = self.model
+        there = np.asarray(~absent.all(1))
         filled = self._fill_gaps(now, absent, waves)
         # a sensor's first window replaces what filled its gaps in the rounds before
         first = ((state.level_weight == 0) & ~absent)[:, np.newaxis]
@@ -278,31 +269,20 @@ class Guards:
         level = state.level + (now - state.level) / weight
         state.level_weight[...] = np.where(absent, state.level_weight, weight)
         state.level[...] = np.where(absent, state.level, level)
-        filled = np.where(np.isnan(filled), state.level, filled)
+        filled = np.where(np.isnan(filled) & there[:, np.newaxis], state.level, filled)
         before = state.filled[:, : model.weight.shape[1]]
         z = model.rows_of(filled, before, state.level[:, np.newaxis], waves)
         # a row of `filled` has all sensors or none, so one of them tells
-        paired = ~np.isnan(before[..., 0])
-        model.learn_rows(state.seen - state.absorbed, z, paired)
-        if not model.joint:
-            last = state.levels[:, :1]
-            z = model.rows_of(now, now[:, np.newaxis], last, waves)
-            past = np.minimum(1, state.rounds)
-            values, _ = model.predict(z, past, self.rules.workers)
-            residual = z[:, 0, : now.shape[1]] - values[:, 0]
-            model.learn_residual(np.where(past[:, np.newaxis] > 0, residual, np.nan))
+        paired = ~np.isnan(before[..., 0]) & there[:, np.newaxis]
+        model.learn_rows(state.seen - state.absorbed, z, there, paired)
         return filled
-
-    def _forget(self, now: np.ndarray) -> np.ndarray:
-        """Learn nothing of a round without any window; return it as it is."""
-        self.model.learn_residual(now)
-        return now
 
     def _fill_gaps(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
         """Return the windows with the model's values in their gaps."""
         state = self.state
         filled = now.copy()
-        for g in np.flatnonzero(absent.any(1) & (state.rounds > 0)).tolist():
+        with_gaps = absent.any(1) & ~absent.all(1)
+        for g in np.flatnonzero(with_gaps & (state.rounds > 0)).tolist():
             one = slice(g, g + 1)
             level = state.levels[one, :1]
             z = self.model.rows_of(now[one], state.windows[one, :1], level, waves[one])
@@ -321,22 +301,13 @@ class Guards:
         change = log_ratio(np.abs(now - state.windows[:, 0]), scale)
         with np.errstate(divide="ignore", invalid="ignore"):  # such sensors are not usable
             deviation = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
-        common, own = self.risk.features_of(usable, change, deviation, waves)
+        features = self.risk.features_of(usable, change, deviation, waves)
         log_epsilon = log_ratio(self.rules.epsilon, scale)
         budget = self.accounts.relative_budget()
-        features = joined(common[:, np.newaxis], own)
         proposed = self.risk.propose(features, log_epsilon, budget, self.rules.delta)
-        self.risk.common[...] = pushed(self.risk.common, common)
-        self.risk.own[...] = pushed(self.risk.own, own)
+        self.risk.remember(features)
         state.decisions[...] = pushed(state.decisions, self.accounts.certify(proposed))
         state.log_covered_then[...] = pushed(state.log_covered_then, state.log_covered)
-
-    def _remember(self, now: np.ndarray, filled: np.ndarray) -> None:
-        """Put the window, with and without its gaps, and the levels into their rings."""
-        state = self.state
-        state.windows[...] = pushed(state.windows, now)
-        state.filled[...] = pushed(state.filled, filled)
-        state.levels[...] = pushed(state.levels, state.level)
 
     def _teach(self) -> None:
         """Let predictors learn the window of H rounds ago, from before each covered failure."""
@@ -352,28 +323,26 @@ class Guards:
         after a failure.
         """
         state = self.state
-        seen = state.seen
-        since = seen - state.absorbed
         most = most_between_fits(self.rules)
-        later = np.minimum(most, np.maximum(self.rules.horizons, state.absorbed // 2))
-        early = seen <= FIRST_FIT
-        due = np.where(early, (seen == FIRST_FIT) | (since >= most), since >= later)
-        if not due.any():
-            return
-        # the number of rows, and whether there are enough windows to fit, as one number
-        kind = 2 * since + (seen >= FIRST_FIT)
-        for each in np.unique(kind[due]):
-            with self.select(np.flatnonzero(due & (kind == each))) as guards:
-                guards.absorb_and_fit(int(each) // 2)
+        interval = np.minimum(most, np.maximum(self.rules.horizons, state.absorbed // 2))
+        interval[state.seen < FIRST_FIT] = most
+        interval[state.seen == FIRST_FIT] = 1
+        due = np.flatnonzero(state.seen - state.absorbed >= interval)
+        if due.size:
+            with self.select(due) as guards:
+                guards.refit()
 
-    def absorb_and_fit(self, count: int) -> None:
-        """Absorb the last `count` windows of each guard of the set; from `FIRST_FIT` on, fit it."""
-        self.state.absorbed[...] = self.state.seen
-        if self.state.seen[0] < FIRST_FIT:
-            self.model.absorb(count)
-            return
-        self.model.refit(count, self.rules.workers)
+    def refit(self) -> None:
+        """Use the last fit, and absorb the windows since then; from `FIRST_FIT` on, fit them."""
+        state = self.state
+        enough = state.seen >= FIRST_FIT
+        self.model.refit(state.seen - state.absorbed, enough, self.rules.workers)
         self.risk.refit()
+        state.absorbed[...] = state.seen
+
+
+PARTS: dict[str, Any] = {"state": State, "accounts": Accounts, "model": Model, "risk": Risk}
+"""Classes of the parts of a guard's row."""
 
 
 def row_type(rules: Rules) -> np.dtype:
@@ -396,5 +365,4 @@ def row_type(rules: Rules) -> np.dtype:
         "pairs": active * (active + 1) // 2,
         "residuals": RESIDUALS,
     }
-    parts = {"state": State, "accounts": Accounts, "model": Model, "risk": Risk}
-    return np.dtype([(name, type_of(part, sizes)) for name, part in parts.items()])
+    return np.dtype([(name, type_of(part, sizes)) for name, part in PARTS.items()])

@@ -20,106 +20,81 @@ import numpy as np
 from aftlib.core.labels import places_of
 from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.estimator import Rules
-from aftlib.guard.guards import Guards
-from aftlib.guard.prediction import FIRST_FIT
-from aftlib.guard.proposal import pairs_of
+from aftlib.guard.guards import PARTS, Guards
 
-_OF_RISK = ("fast", "slow", "moment", "residuals", "residual_count")
+LEARNED = [
+    (part, each.name, each.metadata["axes"])
+    for part, kind in PARTS.items()
+    for each in fields(kind)
+    if each.metadata.get("learned")
+]
+"""Arrays with which another guard begins: the part of a guard, the name, and the axes."""
 _DIGEST = 16
 _FIX = "make a new plan with aft plan, or give learned=None to begin without"
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The model and the risks of a guard of n sensors; the arrays are those of its parts."""
+    """The model and the risks of a guard of n sensors."""
 
     names: Sequence[str]  # the sensors, in order
     terms: Mapping[str, Any]  # of the stream whose windows were learned; empty if unknown
     seen: int  # windows
     phase: float  # of the seasons at the next window, in windows
-    level: np.ndarray
-    level_weight: np.ndarray
-    tolerance: np.ndarray  # `log_covered`, under its name in stored plans
-    moments: np.ndarray
-    weight: np.ndarray
-    products: np.ndarray
-    fast: np.ndarray
-    slow: np.ndarray
-    normal: np.ndarray
-    moment: np.ndarray
-    residuals: np.ndarray
-    residual_count: np.ndarray
+    arrays: Mapping[str, np.ndarray]  # by name
 
     @classmethod
     def of(cls, guards: Guards, names: Sequence[str], terms: Mapping[str, Any]) -> Self:
         """Return what a set of one guard learned, which stays as it is."""
         guards = Guards(guards.rules, guards.rows.copy())
         state = guards.state
-        model = guards.model
-        risk = guards.risk
-        model.absorb(int(state.seen[0] - state.absorbed[0]))
+        guards.model.absorb(state.seen - state.absorbed)
         return cls(
             names=list(names),
             terms=terms,
             seen=int(state.seen[0]),
             phase=float(state.rounds[0] + state.phase[0]),
-            level=state.level[0],
-            level_weight=state.level_weight[0],
-            tolerance=state.log_covered[0],
-            moments=model.moments[0],
-            weight=model.weight[0],
-            products=model.products[0],
-            normal=risk.full_normal[0],
-            **{name: getattr(risk, name)[0] for name in _OF_RISK},
+            arrays={name: guards.rows[part][name][0] for part, name, _ in LEARNED},
         )
 
     def begin(self, rules: Rules, names: Sequence[str]) -> Guards:
         """Return a set of one guard that begins with it, with new accounts.
 
         `names` are the same sensors in the order of `rules`, and the seasons are the same. A model
-        of more horizons begins anew for those that were not learned. ValueError when the arrays do
-        not fit.
+        of more horizons begins anew for those that were not learned. ValueError when the sensors
+        are others.
         """
         guards = Guards.begin(rules)
         state = guards.state
-        model = guards.model
-        risk = guards.risk
         place = np.array(places_of("workers", self.names, names))
         n = place.size
-        count = min(rules.horizons, len(self.fast))
-        models = min(model.weight.shape[1], len(self.moments))
-        before = n + place if model.joint else place[:0]
-        of_sensors = np.concatenate([place, before])
-        columns = np.append(of_sensors, np.arange(of_sensors.size, self.moments.shape[1]))
+        columns = np.arange(guards.model.moments.shape[-1])
+        columns[:n] = place
+        if guards.model.joint:
+            columns[n : 2 * n] = n + place
+        order = {"n": place, "d": columns}
+        for part, name, axes in LEARNED:
+            array = guards.rows[part][name][0]
+            learned = self.arrays[name]
+            for axis, kind in enumerate(axes):
+                if kind in order:
+                    learned = learned.take(order[kind], axis)
+            both = tuple(map(slice, np.minimum(array.shape, learned.shape)))  # their horizons
+            array[both] = learned[both]
         state.seen[...] = self.seen
         state.absorbed[...] = self.seen
         state.phase[...] = self.phase
-        state.level[...] = self.level[place]
-        state.level_weight[...] = self.level_weight[place]
         state.levels[...] = state.level
         state.away[...] = rules.horizons  # no window of before is there
-        state.log_covered[:, :count] = self.tolerance[:count, place]
-        model.moments[:, :models] = self.moments[:models][:, columns][:, :, columns]
-        model.weight[:, :models] = self.weight[:models]
-        model.products[:, : count + 1] = self.products[: count + 1, place]
-        one, other = pairs_of(risk.normal.shape[-1])
-        risk.normal[:, :count] = self.normal[:count, place][..., one, other]
-        for name in _OF_RISK:
-            getattr(risk, name)[:, :count] = getattr(self, name)[:count, place]
-        if self.seen >= FIRST_FIT:
-            model.last_weight[...] = model.weight
-            model.last_echo[...] = model.products
-            # what was learned is both the fit in use and the last one
-            model.refit(0, rules.workers)
-            risk.refit()
+        guards.refit()  # makes it the last fit
+        guards.refit()  # uses it
         return guards
 
     def to_text(self) -> str:
         """Return it as text; the same text for the same contents."""
-        content = dict(vars(self))
-        about = {name: content.pop(name) for name in ("names", "terms", "seen", "phase")}
+        about = {name: value for name, value in vars(self).items() if name != "arrays"}
         encoded = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        data = pack_arrays(about=encoded, **content)
+        data = pack_arrays(about=encoded, **self.arrays)
         return b64encode(_digest_of(data) + data).decode()
 
     @classmethod
@@ -130,15 +105,15 @@ class Learned:
             data = whole[_DIGEST:]
             if whole[:_DIGEST] != _digest_of(data):
                 raise ValueError("its checksum does not fit")
-            parts: dict[str, Any] = dict(unpack_arrays(data))
-            parts |= json.loads(parts.pop("about").tobytes())
-            if {*parts} != {field.name for field in fields(cls)}:
+            arrays = unpack_arrays(data)
+            about = json.loads(arrays.pop("about").tobytes())
+            if {*arrays} != {name for _, name, _ in LEARNED}:
                 raise ValueError("its parts are those of another version")
         except ValueError as error:
             raise ValueError(
                 f"learned must be what a plan's guard learned, got a damaged text ({error}): {_FIX}"
             ) from error
-        return cls(**parts)
+        return cls(**about, arrays=arrays)
 
     def require_terms(self, **terms: Any) -> None:
         """Refuse other sensors or windows than those that were learned."""
@@ -178,11 +153,11 @@ def change_rules(
             "begin a new guard with it"
         )
     changed = Learned.of(guards, names, {}).begin(rules, new_names)
+    if rules.delta != guards.rules.delta:
+        return changed
     place = np.array(places_of("workers", names, new_names))
     old_state = guards.state
     new_state = changed.state
-    if rules.delta != guards.rules.delta:
-        return changed
     new_state.outside[...] = old_state.outside[..., place]
     old_workers = guards.rules.workers[place]
     same_then = np.equal.outer(old_workers, old_workers)
@@ -190,12 +165,11 @@ def change_rules(
     alike = (same_then == same_now).all(axis=1)  # a sensor's worker has the same sensors
     alike &= rules.epsilon == guards.rules.epsilon[place]
     if alike.any():
-        kept_new = np.flatnonzero(alike)
-        kept_old = place[kept_new]
-        changed.accounts.single[..., kept_new] = guards.accounts.single[..., kept_old]
+        before = place[alike]
+        changed.accounts.single[..., alike] = guards.accounts.single[..., before]
         changed.accounts.pools[...] = guards.accounts.pools
-        new_state.number[..., kept_new] = old_state.number[..., kept_old]
-        new_state.errors[..., kept_new] = old_state.errors[..., kept_old]
+        new_state.number[..., alike] = old_state.number[..., before]
+        new_state.errors[..., alike] = old_state.errors[..., before]
         new_state.rounds[...] = old_state.rounds  # `slack` computes the most credits from them
         new_state.phase[...] -= old_state.rounds
     return changed

@@ -48,9 +48,10 @@ class Model:
     the rows z between two fits.
     """
 
-    moments: np.ndarray = axes("models d d")  # forgetting sums of z zᵀ up to the last fit
+    # forgetting sums of z zᵀ up to the last fit
+    moments: np.ndarray = axes("models d d", learned=True)
     recent: np.ndarray = axes("models kept d")  # since then
-    weight: np.ndarray = axes("models")
+    weight: np.ndarray = axes("models", learned=True)
     # the fit in use
     precision: np.ndarray = axes("models d d")
     gain: np.ndarray = axes("models n d")
@@ -58,16 +59,13 @@ class Model:
     scale: np.ndarray = axes("n")  # standard deviations; 0 before a fit is in use
     echo: np.ndarray = axes("H+1 n")  # `products` of this fit
     # the last fit: so far only `moments`, weights and products; the next refit inverts and uses it
-    last_weight: np.ndarray = axes("models")  # infinite before the first fit
+    last_weight: np.ndarray = axes("models", first=np.inf)  # infinite before the first fit
     last_echo: np.ndarray = axes("H+1 n")
     # of the AR(1) beyond `JOINT` sensors
-    residual: np.ndarray = axes("age n")  # ring of what other workers' windows do not explain
-    products: np.ndarray = axes("H+1 n")  # forgetting sums of r_t r_{t−h} at index h
-
-    def begin(self) -> None:
-        """Bring arrays of zeros to the state before the first round."""
-        self.last_weight[...] = np.inf
-        self.residual[...] = np.nan
+    # ring of what other workers' windows do not explain
+    residual: np.ndarray = axes("age n", first=np.nan)
+    # forgetting sums of r_t r_{t−h} at index h
+    products: np.ndarray = axes("H+1 n", learned=True)
 
     @property
     def joint(self) -> bool:
@@ -95,15 +93,17 @@ class Model:
         z[..., z.shape[-1] - waves.shape[-1] :] = waves[:, np.newaxis]
         return z
 
-    def learn_rows(self, place: np.ndarray, z: np.ndarray, paired: np.ndarray) -> None:
+    def learn_rows(
+        self, place: np.ndarray, z: np.ndarray, there: np.ndarray, paired: np.ndarray
+    ) -> None:
         """Store a row z (G, models, d) of each model at each guard's `place`.
 
-        Without `paired` windows now and before, a model only forgets. `absorb` adds the stored rows
-        to the moments, many at once.
+        Without `paired` windows now and before, shape (G, models), a model only forgets, if a
+        window is `there`, shape (G,). `absorb` adds the stored rows to the moments, many at once.
         """
         g, model = np.nonzero(paired)
         self.recent[g, model, place[g]] = z[paired]
-        self.weight[...] = (1 - MODEL_FORGET) * self.weight + paired
+        self.weight[there] = (1 - MODEL_FORGET) * self.weight[there] + paired[there]
 
     def learn_residual(self, residual: np.ndarray) -> None:
         """Learn the AR(1) from a round's residual, shape (G, n); NaN is not learned."""
@@ -114,19 +114,22 @@ class Model:
         self.products[...] = np.where(np.isfinite(product), faded, self.products)
         self.residual[...] = ages[:, :-1]
 
-    def absorb(self, count: int) -> None:
-        """Add the `count` stored rows to the moments; older rows weigh less."""
-        rows = self.recent[:, :, :count]
-        faded = rows * ((1 - MODEL_FORGET) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
-        products = faded.swapaxes(-1, -2) @ rows
+    def absorb(self, count: np.ndarray) -> None:
+        """Add the `count` (G,) stored rows to the moments; older rows weigh less."""
+        count = count[:, np.newaxis, np.newaxis, np.newaxis]
+        # rows from `count` on are 0
+        age = count - 1 - np.arange(self.recent.shape[2])[:, np.newaxis]
+        faded = self.recent * (1 - MODEL_FORGET) ** age
+        products = faded.swapaxes(-1, -2) @ self.recent
         self.moments[...] = (1 - MODEL_FORGET) ** count * self.moments + products
         self.recent[...] = 0.0
 
     @np.errstate(divide="ignore", invalid="ignore")  # a model that has seen no row has weight 0
-    def refit(self, count: int, workers: np.ndarray) -> None:
+    def refit(self, count: np.ndarray, enough: np.ndarray, workers: np.ndarray) -> None:
         """Invert the moments of the last fit and use it; then absorb the `count` rows since then.
 
-        That makes a new last fit. `workers` has each sensor's worker.
+        That makes a new last fit, if a guard has `enough` windows; both have shape (G,). `workers`
+        has each sensor's worker.
         """
         moments = self.moments / self.last_weight[..., np.newaxis, np.newaxis]
         variances = np.diagonal(moments[:, 0], axis1=-2, axis2=-1)
@@ -135,8 +138,8 @@ class Model:
         self.gain[...], self.variance[...] = gain_of(self.precision, workers)
         self.echo[...] = self.last_echo
         self.absorb(count)
-        self.last_weight[...] = self.weight
-        self.last_echo[...] = self.products
+        self.last_weight[enough] = self.weight[enough]
+        self.last_echo[enough] = self.products[enough]
 
     def fill(self, guard: int, z: np.ndarray) -> np.ndarray:
         """Return a guard's row of horizon 1 with its missing entries replaced by their mean."""
@@ -159,18 +162,16 @@ class Model:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict each sensor's deviation from its level by other workers' sensors; 0 before a fit.
 
-        `z` is (G, horizons, d), of which a guard has the first `past` (G,). Returns the
-        deviations (G, horizons, n), and the factors by which gaps raise each error's standard
-        deviation.
+        `z` is (G, H, d), of which a guard has the first `past` (G,). Returns the deviations
+        (G, H, n), and the factors by which gaps raise each error's standard deviation.
         """
-        horizons = z.shape[1]
         missing = np.isnan(z)
         known = np.where(missing, 0.0, z)
-        values = (self.gain[:, :horizons] @ known[..., np.newaxis])[..., 0]
+        values = (self.gain @ known[..., np.newaxis])[..., 0]
         inflation = np.ones(values.shape)
         fitted = self.fitted
         values[~fitted] = 0.0
-        there = np.arange(horizons) < past[:, np.newaxis]
+        there = np.arange(z.shape[1]) < past[:, np.newaxis]
         for g in np.flatnonzero(fitted & (there & missing.any(-1)).any(-1)).tolist():
             k = past[g]
             values[g, :k], inflation[g, :k] = self._predict_among_gaps(
@@ -203,11 +204,6 @@ class Model:
         return np.where(usual, alone, out), np.where(usual, 1.0, inflation)
 
 
-def units_of(matrices: np.ndarray) -> np.ndarray:
-    """Powers of two near the square roots of diagonals; dividing by them loses no digit."""
-    return np.asarray(2.0 ** np.round(0.5 * np.log2(np.diagonal(matrices, axis1=-2, axis2=-1))))
-
-
 @np.errstate(divide="ignore", invalid="ignore")  # of what nothing is known yet
 def inverse(matrices: np.ndarray) -> np.ndarray:
     """Invert covariances or precisions whose variables may differ by many powers of ten.
@@ -217,7 +213,8 @@ def inverse(matrices: np.ndarray) -> np.ndarray:
     """
     if matrices.shape[-1] <= 1:
         return 1 / matrices
-    units = units_of(matrices)
+    # powers of two near the square roots of the diagonal: dividing by them loses no digit
+    units = 2.0 ** np.round(0.5 * np.log2(np.diagonal(matrices, axis1=-2, axis2=-1)))
     both = units[..., np.newaxis, :] * units[..., np.newaxis]
     return np.asarray(np.linalg.inv(matrices / both) / both)
 

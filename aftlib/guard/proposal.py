@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from aftlib.guard.state import at_horizons, axes
+from aftlib.guard.state import at_horizons, axes, pushed
 
 FLOOR = 0.03
 """Added to |error|/σ before its logarithm, so that tiny errors do not dominate the regression."""
@@ -46,59 +46,53 @@ class Risk:
     there are not, so `normal` has only its other entries: the axis `pairs`.
     """
 
-    fast: np.ndarray = axes("H n")  # averages of y
-    slow: np.ndarray = axes("H n")
-    normal: np.ndarray = axes("H n pairs")  # forgetting sums of f fᵀ
-    moment: np.ndarray = axes("H n F")  # of f·y
+    fast: np.ndarray = axes("H n", learned=True)  # averages of y
+    slow: np.ndarray = axes("H n", learned=True)
+    normal: np.ndarray = axes("H n pairs", learned=True)  # forgetting sums of f fᵀ
+    moment: np.ndarray = axes("H n F", learned=True)  # of f·y
     weights: np.ndarray = axes("H n F")
-    residuals: np.ndarray = axes("H n residuals", np.float32)  # ring, −∞ where none is yet
-    residual_count: np.ndarray = axes("H n", np.int64)
+    # ring, −∞ where none is yet
+    residuals: np.ndarray = axes("H n residuals", np.float32, first=-np.inf, learned=True)
+    residual_count: np.ndarray = axes("H n", np.int64, learned=True)
     common: np.ndarray = axes("age n F-3")  # ring of the features that all horizons share
     own: np.ndarray = axes("age H n 3")  # ring of a horizon's `FAST`, `SLOW` and `MEAN`
 
-    def begin(self) -> None:
-        """Bring arrays of zeros to the state before the first round."""
-        self.weights[..., SLOW] = 1  # the slow average, until more is known
-        self.residuals[...] = -np.inf
-
     def features_of(
         self, usable: np.ndarray, change: np.ndarray, deviation: np.ndarray, waves: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of a round: common ones (G, n, F − 3) and own ones (G, H, n, 3).
+    ) -> np.ndarray:
+        """Return the features of a round, (G, H, n, F), 0 where a sensor is not `usable`.
 
         `waves` has shape (G, 2k) for k seasons, the other arguments (G, n). `deviation` is that
         from the level, in σ.
         """
-        common = np.zeros((*usable.shape, FEATURES - 3))
+        features = np.zeros((*self.fast.shape, FEATURES))
         count = min(waves.shape[1], FEATURES - SEASONS)
-        common[..., USABLE] = 1.0
-        common[..., CHANGE - 3] = np.where(np.isnan(change), 0.0, change)
-        common[..., DEVIATION - 3] = deviation
-        common[..., SIZE - 3] = np.abs(deviation)
-        common[..., SEASONS - 3 : SEASONS - 3 + count] = waves[:, np.newaxis, :count]
-        common[~usable] = 0.0
-        own = np.empty((*self.fast.shape, 3))
-        own[..., FAST - 1] = self.fast
-        own[..., SLOW - 1] = self.slow
-        own[..., MEAN - 1] = self.fast.mean(-1, keepdims=True)
-        return common, np.where(usable[:, np.newaxis, :, np.newaxis], own, 0.0)
+        features[..., USABLE] = 1.0
+        features[..., FAST] = self.fast
+        features[..., SLOW] = self.slow
+        features[..., MEAN] = self.fast.mean(-1, keepdims=True)
+        features[..., CHANGE] = np.where(np.isnan(change), 0.0, change)[:, np.newaxis]
+        features[..., DEVIATION] = deviation[:, np.newaxis]
+        features[..., SIZE] = np.abs(deviation)[:, np.newaxis]
+        features[..., SEASONS : SEASONS + count] = waves[:, np.newaxis, np.newaxis, :count]
+        return np.where(usable[:, np.newaxis, :, np.newaxis], features, 0.0)
 
-    @property
-    def due(self) -> np.ndarray:
-        """The features that horizon h had h rounds ago, (G, H, n, F).
-
-        Horizon h has the features of age h, so the ages of `common` are read as horizons.
-        """
-        return joined(self.common, at_horizons(self.own))
+    def remember(self, features: np.ndarray) -> None:
+        """Put the features of a round, (G, H, n, F), into the rings."""
+        common = np.delete(features[:, 0], slice(FAST, CHANGE), axis=-1)
+        self.common[...] = pushed(self.common, common)
+        self.own[...] = pushed(self.own, features[..., FAST:CHANGE])
 
     def learn(
-        self, features: np.ndarray, scored: np.ndarray, y: np.ndarray, outside: np.ndarray
-    ) -> np.ndarray:
+        self, scored: np.ndarray, y: np.ndarray, outside: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Learn the outcomes of predictions, where `scored`, shape (G, H, n).
 
-        `features` are those of the predictions. Returns whether each error was above the half-width
-        for the share `outside`: 1, 0, or NaN where there was none.
+        Returns which of them it learned, and whether each error was above the half-width for the
+        share `outside`: 1, 0, or NaN where there was none.
         """
+        # horizon h has the features of h rounds ago, so the ages of `common` are read as horizons
+        features = joined(self.common, at_horizons(self.own))
         y = np.where(scored, y, 0.0)
         used = scored & (features[..., USABLE] == 1)
         residual = y - np.einsum("ghnf,ghnf->ghn", features, self.weights)
@@ -114,25 +108,20 @@ class Risk:
         new = features * used[..., np.newaxis]
         self.moment[...] = faded * self.moment + new * y[..., np.newaxis]
         normal = self.normal
+        one, other = pairs_of(normal.shape[-1])
         normal *= faded
-        normal += entries_of(new, normal.shape[-1])
+        normal += new.take(one, axis=-1) * new.take(other, axis=-1)
         self.fast[...] = self.fast + np.where(scored, 0.3 * (y - self.fast), 0.0)
         self.slow[...] = self.slow + np.where(scored, 0.03 * (y - self.slow), 0.0)
-        return np.where(known, missed, np.nan)
-
-    @property
-    def full_normal(self) -> np.ndarray:
-        """The matrices Σ f fᵀ with all their entries, (G, H, n, F, F)."""
-        one, other = pairs_of(self.normal.shape[-1])
-        full = np.zeros((*self.moment.shape, FEATURES))
-        full[..., one, other] = self.normal
-        full[..., other, one] = self.normal
-        return full
+        return used, np.where(known, missed, np.nan)
 
     def refit(self) -> None:
         """Solve every regression; each is drawn towards the regression of all sensors together."""
         unit = np.eye(FEATURES)
-        normal = self.full_normal
+        one, other = pairs_of(self.normal.shape[-1])
+        normal = np.zeros((*self.moment.shape, FEATURES))
+        normal[..., one, other] = self.normal
+        normal[..., other, one] = self.normal
         total = normal.sum(-3) + 0.001 * unit
         moment = self.moment.sum(-2) + 0.001 * unit[SLOW]
         right = (moment + 5 * unit[SLOW])[..., np.newaxis]
@@ -178,7 +167,7 @@ class Risk:
 
 
 def joined(common: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return all features, (…, F), from the common and the own ones of `Risk.features_of`."""
+    """Return all features, (…, F), from the common and the own ones of `Risk`."""
     features = np.empty((*own.shape[:-1], FEATURES))
     features[..., USABLE] = common[..., USABLE]
     features[..., FAST:CHANGE] = own
@@ -191,12 +180,6 @@ def pairs_of(number: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the two features of each of the entries on and above the diagonal of Σ f fᵀ."""
     one, other = np.triu_indices(math.isqrt(2 * number))
     return one, other
-
-
-def entries_of(features: np.ndarray, number: int) -> np.ndarray:
-    """Return the first `number` entries on and above the diagonal of f fᵀ."""
-    one, other = pairs_of(number)
-    return np.asarray(features.take(one, axis=-1) * features.take(other, axis=-1))
 
 
 def count_true(flags: np.ndarray) -> np.ndarray:

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 
-def axes(names: str, kind: Any = float) -> Any:
-    """Return the field of an array with these axes behind the one of guards, and its type."""
-    return field(metadata={"axes": names.split(), "kind": kind})
+def axes(names: str, kind: Any = float, *, first: float = 0.0, learned: bool = False) -> Any:
+    """Return the field of an array with these axes behind the one of guards, and its type.
+
+    It is `first` before the first round. Another guard may begin with the arrays that are `learned`
+    (`guard.learned`).
+    """
+    about = {"axes": names.split(), "kind": kind, "first": first, "learned": learned}
+    return field(metadata=about)
 
 
 def type_of(part: Any, sizes: Mapping[str, int]) -> np.dtype:
@@ -48,25 +53,19 @@ class State:
     phase: np.ndarray = axes("")  # of the seasons at round 0, in rounds
     seen: np.ndarray = axes("", np.int64)  # rounds in which a window came
     absorbed: np.ndarray = axes("", np.int64)  # of these, those that are in the model's moments
-    level: np.ndarray = axes("n")  # forgetting mean of each sensor
-    level_weight: np.ndarray = axes("n")  # and its weight
-    windows: np.ndarray = axes("age n")  # ring; NaN where missing
-    filled: np.ndarray = axes("age n")  # ring; the same with the model's values in the gaps
+    level: np.ndarray = axes("n", learned=True)  # forgetting mean of each sensor
+    level_weight: np.ndarray = axes("n", learned=True)  # and its weight
+    windows: np.ndarray = axes("age n", first=np.nan)  # ring; NaN where missing
+    filled: np.ndarray = axes("age n", first=np.nan)  # ring; with the model's values in the gaps
     levels: np.ndarray = axes("age n")  # ring; means as they were after each round
     away: np.ndarray = axes("n", np.int64)  # rounds since each sensor was there; 0 if it is
     decisions: np.ndarray = axes("age H n", np.int64)  # ring
     log_covered_then: np.ndarray = axes("age H n")  # ring; `log_covered` at these decisions
     # log ρ*: the largest log inflation by gaps that a guarantee given now covers
-    log_covered: np.ndarray = axes("H n")
+    log_covered: np.ndarray = axes("H n", learned=True)
     number: np.ndarray = axes("H n")  # guarantees with a known outcome
     errors: np.ndarray = axes("H n")  # of these, the wrong ones
     outside: np.ndarray = axes("H n")  # share of the last errors above a half-width
-
-    def begin(self, delta: float) -> None:
-        """Bring arrays of zeros to the state before the first round."""
-        self.windows[...] = np.nan
-        self.filled[...] = np.nan
-        self.outside[...] = delta
 
 
 def at_horizons(ring: np.ndarray) -> np.ndarray:

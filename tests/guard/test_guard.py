@@ -11,7 +11,7 @@ from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard import guards
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.estimator import Rules
-from aftlib.guard.guard import Guard
+from aftlib.guard.guard import VERSION, Guard
 from aftlib.guard.guards import WIDTH_STEP, Guards
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
@@ -486,7 +486,15 @@ def test_bytes_of_something_else_are_refused(data):
 def test_bytes_of_a_guard_without_a_part_are_refused(part):
     fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
     del fields[part]
-    with pytest.raises(ValueError, match=f"data holds no whole guard .*{part}"):
+    with pytest.raises(ValueError, match=f"data holds no guard .*{part}"):
+        Guard.from_bytes(pack_arrays(**fields))
+
+
+def test_bytes_of_another_version_are_refused():
+    fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
+    fields["version"] = np.array(VERSION - 1)
+    match = f"no guard of version {VERSION}, got version {VERSION - 1}: use the version of aftlib"
+    with pytest.raises(ValueError, match=match):
         Guard.from_bytes(pack_arrays(**fields))
 
 
