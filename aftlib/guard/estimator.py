@@ -1,7 +1,7 @@
-"""The parameters of an estimator of lost windows, and its results.
+"""The interface of an estimator of lost windows: its parameters, methods and results.
 
 `Guard` learns from the windows and `KnownModel` knows their distribution. Both check the same
-`Rules`, and have the methods `update`, which returns `Recovered`, `recoverable` and `outcomes`.
+`Rules`, and answer by the methods of `Estimator`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,6 +68,29 @@ class History:
     # gaps of other sensors raised the error more than they usually do
     decisions: np.ndarray
     estimate: np.ndarray  # the shadow predictions
+
+
+class Estimator(Protocol):
+    """An estimator of n sensors, which receives windows in order and estimates the lost ones."""
+
+    @property
+    def horizons(self) -> int:
+        """Largest number H of windows of an outage that a guarantee covers."""
+
+    @property
+    def recoverable(self) -> np.ndarray:
+        """Whether window h of a loss that begins now would be certified, bool, shape (H, n)."""
+
+    @property
+    def outcomes(self) -> np.ndarray:
+        """Guarantees with a known outcome, the wrong ones, and a slack, (3, H, n) or (3, 1, n).
+
+        Of a guard, the second is at most δ times the first, plus the slack. A known model has no
+        such bound.
+        """
+
+    def update(self, windows: ArrayLike, /) -> Recovered:
+        """Process one window (n,) or many (rounds, n); NaN is missing and is estimated."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +154,7 @@ def worker_of_each(workers: Any) -> np.ndarray:
     """Return each sensor's worker, (n,); ValueError unless each sensor occurs once."""
     try:
         placed = sorted(
-            (operator.index(sensor), number)
+            (-1 if isinstance(sensor, bool) else operator.index(sensor), number)
             for number, worker in enumerate(workers)
             for sensor in worker
         )
