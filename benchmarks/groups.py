@@ -23,14 +23,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from aftlib import Promise, recoverable
+from aftlib import recoverable
 from aftlib.spark.session import session
 from aftlib.streaming.cache import CACHE_BYTES
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.rows import Arranged
 from aftlib.streaming.stream import BUCKETS, PROVIDER, ROCKSDB
 from benchmarks.timing import say
-from benchmarks.turns import SETTINGS, WIDTH, Turns, Windows, summarize
+from benchmarks.turns import SETTINGS, Turns, Windows, mean_of, promise_of, summarize
 
 SENSORS, SAMPLES = 20, 100
 WARM, TIMED, SKIPPED = 130, 30, 2
@@ -61,10 +61,8 @@ def run(groups: str = "10,100,1000") -> dict[str, Any]:
 
 def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
     """Spark's windowed mean, an operator that does nothing, and the guards, in turn."""
-    names = [f"s{i}" for i in range(sensors)]
-    workers = [names[i::4] for i in range(4)]
     # the guards receive windows of one sample, too
-    promise = Promise(workers, 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES, share=1 / SAMPLES)
+    promise = promise_of(sensors, SAMPLES, share=1 / SAMPLES)
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
         with Turns(spark, Path(name)) as turns:
             turns.start(
@@ -87,12 +85,6 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
         **summarize(pd.DataFrame(times[SKIPPED:])),
         "state_bytes_per_group": round(state / groups),
     }
-
-
-def mean_of(stream: DataFrame) -> DataFrame:
-    """Return the mean of each window and sensor by Spark alone."""
-    window = F.window("time", f"{WIDTH} seconds")
-    return stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
 
 
 def through_an_empty_processor(stream: DataFrame) -> DataFrame:
@@ -125,8 +117,7 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
 
 def guard_costs(n: int) -> dict[str, Any]:
     """Of each guard of a bucket without Spark: bytes, milliseconds of a window and a restart."""
-    names = [f"s{i}" for i in range(n)]
-    promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
+    promise = promise_of(n, SAMPLES)
     keyed = KeyedGuards(promise)
     rng = np.random.default_rng(1)
     group = np.arange(IN_BUCKET)

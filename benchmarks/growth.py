@@ -1,4 +1,4 @@
-"""How cost grows with sensors, horizons, rows per window and groups; draws figures of the docs.
+"""How cost grows with sensors, horizons, rows per window and groups.
 
     python -m benchmarks growth
     AFT_GROWTH_GROUPS=1000 python -m benchmarks growth    # at most so many groups
@@ -13,18 +13,18 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from aftlib import GaussianModel, Guard, Promise, Requirement, assign_greedy, recoverable
+from aftlib import GaussianModel, Guard, Requirement, assign_greedy, recoverable
 from aftlib.core.generators import block_model
 from aftlib.documents.checkpoint_planning.replay import select_replay
 from aftlib.spark.session import session
 from benchmarks.timing import best_of, say
+from benchmarks.turns import WIDTH, mean_of, promise_of
 
 SENSORS = (10, 20, 50, 100, 200, 500, 1_000, 2_000)
 HORIZONS = (1, 2, 5, 10, 20)
@@ -40,12 +40,10 @@ TIMED = 32
 #: Micro-batches of a stream that are not timed, and that are.
 STARTING = 2
 COUNTED = 3
-WIDTH_S = 100
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 def run() -> dict[str, Any]:
-    """All curves; draws a figure of each."""
+    """All curves, by what grows, and what a million sensors would cost."""
     curves: dict[str, Any] = {
         "sensors": {n: guard_costs(n) | planning_costs(n) for n in SENSORS},
         "horizons": {horizons: guard_costs(SIZE, horizons) for horizons in HORIZONS},
@@ -56,11 +54,6 @@ def run() -> dict[str, Any]:
     curves["groups"] = {each: stream_costs(spark, 100, each) for each in GROUPS if each <= most}
     curves["rows"] = {SIZE * samples: stream_costs(spark, samples) for samples in SAMPLES}
     spark.stop()
-    draw("sensors", "sensors of a guard", {"ms per window": column(curves["sensors"], "window_ms")})
-    draw("horizons", "horizons", {"ms per window": column(curves["horizons"], "window_ms")})
-    for name, across in (("rows", "rows per window"), ("groups", "groups of 20 sensors")):
-        lines = {kind: column(curves[name], f"{kind}_s") for kind in ("recoverable", "mean")}
-        draw(name, across, {f"{kind}, s": line for kind, line in lines.items()})
     return curves | {"million_sensors": million_sensors(curves)}
 
 
@@ -78,11 +71,6 @@ def million_sensors(curves: dict[str, Any]) -> dict[str, float]:
         "guards_gigabytes": guard["bytes"] * groups / 1e9,
         "restart_core_minutes": guard["restart_ms"] * groups / 6e4,
     }
-
-
-def column(curve: dict[int, dict[str, float]], name: str) -> dict[int, float]:
-    """Return one measure of a curve."""
-    return {x: point[name] for x, point in curve.items()}
 
 
 def guard_costs(n: int, horizons: int = 5) -> dict[str, float]:
@@ -119,13 +107,11 @@ def planning_costs(n: int) -> dict[str, float]:
 def stream_costs(spark: SparkSession, samples: int, groups: int = 1) -> dict[str, float]:
     """Median seconds of a micro-batch of `recoverable` and of Spark's windowed mean."""
     say(f"{groups:,} groups, {samples:,} samples of each sensor per window")
-    names = [f"s{i}" for i in range(SIZE)]
-    workers = [names[first::WORKERS] for first in range(WORKERS)]
-    promise = Promise(workers, 0.5, 0.05, f"{WIDTH_S}s", samples=samples)
+    promise = promise_of(SIZE, samples)
     source = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", groups * SIZE * samples)
-        .option("advanceMillisPerBatch", 1_000 * WIDTH_S)
+        .option("advanceMillisPerBatch", 1_000 * WIDTH)
         .option("numPartitions", 2)
         .load()
     )
@@ -136,12 +122,10 @@ def stream_costs(spark: SparkSession, samples: int, groups: int = 1) -> dict[str
         F.concat(F.lit("s"), place % SIZE).alias("sensor"),
         F.rand(1).alias("value"),
     )
-    window = F.window("time", f"{WIDTH_S} seconds")
-    mean = stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
     return {
         "rows": groups * SIZE * samples,
         "recoverable_s": batch_seconds(recoverable(stream, promise, group="site")),
-        "mean_s": batch_seconds(mean),
+        "mean_s": batch_seconds(mean_of(stream)),
     }
 
 
@@ -157,28 +141,3 @@ def batch_seconds(result: DataFrame) -> float:
         query.awaitTermination()
     seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress]
     return float(np.median(seconds[STARTING:]))
-
-
-def draw(name: str, across: str, lines: dict[str, dict[int, float]]) -> None:
-    """Draw lines over two logarithmic axes as ``docs/growth-NAME.svg``, a label at each point."""
-    points = [point for line in lines.values() for point in line.items()]
-    logs = np.log10(np.array(points, float))
-    low = logs.min(axis=0)
-    scale = np.array([440, -200]) / np.maximum(np.ptp(logs, axis=0), 1e-9)
-    parts = []
-    for color, (label, line) in zip(("#1f77b4", "#777777"), lines.items(), strict=False):
-        places = (np.log10(np.array([*line.items()], float)) - low) * scale + (40, 240)
-        path = " ".join(f"{x:.0f},{y:.0f}" for x, y in places)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}"/>')
-        for (x, y), value in zip(places, line.values(), strict=True):
-            parts.append(f'<text x="{x:.0f}" y="{y - 8:.0f}" fill="{color}">{value:.3g}</text>')
-        x, y = places[-1]
-        parts.append(f'<text x="{x + 40:.0f}" y="{y:.0f}" fill="{color}">{label}</text>')
-    parts += [
-        f'<text x="{40 + (np.log10(x) - low[0]) * scale[0]:.0f}" y="262">{x:,}</text>'
-        for x in sorted({x for x, _ in points})
-    ]
-    parts.append(f'<text x="240" y="282">{across} (both axes are logarithmic)</text>')
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 290" font-size="11">'
-    text = "\n".join([head, f"<title>Cost by {across}</title>", *parts, "</svg>"])
-    (DOCS / f"growth-{name}.svg").write_text(text + "\n", encoding="utf-8")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aftlib import GaussianModel, Guard, Promise
-from aftlib.core.paths import data_dir
 from aftlib.streaming.coordinator import coordinate
 from aftlib.streaming.rows import Rounds, arrange, rows_of
+from benchmarks.guard_peers import common_part, read_sets
 from benchmarks.timing import say
 
 N, WORKERS, HORIZONS, ROUNDS, DELTA = 20, 5, 5, 1200, 0.05
@@ -68,10 +67,7 @@ def least_left(guard: Guard, windows: np.ndarray, adversary: Any) -> np.ndarray:
 
 def common_and_own(rng: Any, own: Callable[..., np.ndarray], rounds: int = ROUNDS) -> np.ndarray:
     """Return a common autoregressive part and noise of each sensor, shape (rounds, N)."""
-    common = np.zeros((rounds, 1))
-    for t, shock in enumerate(rng.normal(size=rounds)):
-        common[t] = 0.9 * common[t - 1] + shock
-    return common + own(size=(rounds, N))
+    return common_part(rng, rounds) + own(size=(rounds, N))
 
 
 def mixed(rng: Any) -> np.ndarray:
@@ -132,12 +128,8 @@ def coverage() -> Iterator[dict[str, Any]]:
 
 def sets() -> Iterator[tuple[str, np.ndarray, int]]:
     """Samples of real sets, as far as their files are there, and of generated ones."""
-    more = Path(os.environ.get("AFT_DATASETS", data_dir()))
-    for name, samples in SAMPLES.items():
-        path = data_dir() / f"{name}.parquet"
-        path = path if path.exists() else more / f"{name}.parquet"
-        if path.exists():
-            yield name, pd.read_parquet(path).select_dtypes("number").to_numpy(float), samples
+    for name, frame in read_sets(SAMPLES):
+        yield name, frame.to_numpy(), SAMPLES[name]
     rng, rounds = np.random.default_rng(5), 20_000
     yield "drift", common_and_own(rng, rng.normal, rounds) + np.arange(rounds)[:, None] / 2000, 10
     yield "t3", common_and_own(rng, lambda size: rng.standard_t(3, size), rounds), 10

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ SEGMENTS = 20
 """Parts of the scored rounds, between which an interval compares the share of errors."""
 LEAST_CERTIFIED = 100
 """Certified windows of a sensor from which on its share of errors counts."""
+KNOWN = "known model (D1)"
+BOUNDS = {"guard": "certified rounds, any data, any time", KNOWN: "Gaussian data"}
+BOUNDS |= {name: rule.bound for name, rule in RULES.items()}
+"""For what a bound on a rule's errors existed beforehand."""
 ADVERSARY_ROUNDS, QUIET, HIT = 3000, 500, 0.5
 """Rounds against an adversary, those before it begins, and its probability of a hit."""
 
@@ -219,13 +223,13 @@ def measure(
     result = race(lambda t, _: windows[t], len(windows), limits, seasons, all_peers())
     error = after_a_window(result.error, windows)
     rows = [
-        {"rule": name, "bound": bound_of(name)}
+        {"rule": name, "bound": BOUNDS[name.partition(",")[0]]}
         | score(error, certified, limits, half)
         | {"microseconds": result.microseconds[name]}
         for name, certified in result.certified.items()
     ]
     error, certified = known_model(windows, limits)
-    known = {"rule": "known model (D1)", "bound": bound_of("known model (D1)")}
+    known = {"rule": KNOWN, "bound": BOUNDS[KNOWN]}
     return [*rows, known | score(after_a_window(error, windows), certified, limits, half)]
 
 
@@ -240,35 +244,35 @@ def after_a_window(error: np.ndarray, windows: np.ndarray) -> np.ndarray:
     return kept
 
 
-def bound_of(rule: str) -> str:
-    """Return for what a bound on the errors existed beforehand."""
-    if rule == "guard":
-        return "certified rounds, any data, any time"
-    if rule == "known model (D1)":
-        return "Gaussian data"
-    return RULES[rule.partition(",")[0]].bound
+def read_sets(names: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the samples of those of the named real sets whose files are there."""
+    folders = [data_dir(), Path(os.environ.get("AFT_DATASETS", data_dir()))]
+    for name in names:
+        paths = [folder / f"{name}.parquet" for folder in folders]
+        for path in [path for path in paths if path.exists()][:1]:
+            yield name, pd.read_parquet(path).select_dtypes("number").astype(float)
 
 
 def real_sets() -> dict[str, tuple[np.ndarray, tuple[float, ...]]]:
-    """Return window means and seasons of the real sets whose files are there."""
-    more = Path(os.environ.get("AFT_DATASETS", data_dir()))
+    """Return window means and seasons of the real sets."""
     sets = {}
-    for name, (samples, seasons) in SETS.items():
-        path = data_dir() / f"{name}.parquet"
-        path = path if path.exists() else more / f"{name}.parquet"
-        if path.exists():
-            frame = pd.read_parquet(path).select_dtypes("number").astype(float)
-            number = np.arange(len(frame)) // samples
-            sets[name] = frame.groupby(number).mean().to_numpy(), seasons
+    for name, frame in read_sets(SETS):
+        samples, seasons = SETS[name]
+        sets[name] = frame.groupby(np.arange(len(frame)) // samples).mean().to_numpy(), seasons
     return sets
 
 
-def stationary(rng: np.random.Generator, rounds: int = 3000, sensors: int = 8) -> np.ndarray:
-    """Return a common autoregressive part and noise of each sensor, (rounds, sensors)."""
+def common_part(rng: np.random.Generator, rounds: int) -> np.ndarray:
+    """Return an autoregressive series that all sensors share, (rounds, 1)."""
     common = np.zeros((rounds, 1))
     for t, shock in enumerate(rng.normal(size=rounds)):
         common[t] = 0.9 * common[t - 1] + shock
-    return common + 0.5 * rng.normal(size=(rounds, sensors))
+    return common
+
+
+def stationary(rng: np.random.Generator, rounds: int = 3000, sensors: int = 8) -> np.ndarray:
+    """Return the common part and noise of each sensor, (rounds, sensors)."""
+    return common_part(rng, rounds) + 0.5 * rng.normal(size=(rounds, sensors))
 
 
 def hard_streams() -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -306,19 +310,14 @@ def adversary(name: str, kinds: dict[str, tuple[type[SplitConformal], bool]]) ->
 
     mine = {name: kinds[name]} if name in kinds else {}
     result = race(rows, ADVERSARY_ROUNDS, limits, (), mine, against=name)
-    one = slice(0, 1)  # the adversary acts on the certificates of one window ahead
-    return {"rule": name} | score_one(result, name, limits, one)
-
-
-def score_one(result: Race, name: str, limits: np.ndarray, one: slice) -> dict[str, Any]:
-    """Return the errors of one horizon after the adversary began."""
-    given = result.certified[name][QUIET:, one]
-    wrong = given & (result.error[QUIET:, one] > limits)
-    excess = wrong.sum(0) - DELTA * given.sum(0)
+    # the adversary acts on the certificates of one window ahead
+    given = result.certified[name][QUIET:, 0]
+    wrong = given & (result.error[QUIET:, 0] > limits)
     return {
+        "rule": name,
         "certified": int(given.sum()),
         "errors": int(wrong.sum()),
-        "most_beyond_delta": float(excess.max()),
+        "most_beyond_delta": float((wrong.sum(0) - DELTA * given.sum(0)).max()),
     }
 
 

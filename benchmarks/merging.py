@@ -1,7 +1,7 @@
 """D3's strategies on Spark against Flink on the same files, as JSON.
 
     python -m benchmarks merging                    # 10⁷ tuples, 5 runs
-    AFT_MERGING_TUPLES=100000000 AFT_MERGING_STRATEGIES="late local" python -m benchmarks merging
+    AFT_MERGING_TUPLES=100000000 python -m benchmarks merging
 
 Flink gets its jars from PyPI on the first run (330 MB, stored in data/) and needs a Java compiler;
 without them it is left out, and the result says why. Its figure is the job's net run time in a warm
@@ -18,7 +18,7 @@ import pandas as pd
 
 from aftlib.core.paths import data_dir
 from aftlib.documents.shared_state.experiments import sources
-from aftlib.documents.shared_state.throughput import STRATEGIES, measure
+from aftlib.documents.shared_state.throughput import measure
 from aftlib.documents.shared_state.tuples import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink
@@ -27,7 +27,6 @@ from benchmarks.timing import say
 STORED_TUPLES = 10_000_000
 TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", STORED_TUPLES))
 RUNS = int(os.environ.get("AFT_MERGING_RUNS", "5"))
-CHOSEN = os.environ.get("AFT_MERGING_STRATEGIES", ",".join(STRATEGIES)).split(",")
 SKEWS = (0.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
 FLINK_MODES = ("keyed", "late", "shared")
@@ -39,15 +38,14 @@ def run() -> dict[str, Any]:
     streams = [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS]
     inputs = sources(spark, data_dir(), streams)
     say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
-    measured = measure(spark, inputs, TASKS, RUNS, CHOSEN)
+    measured = measure(spark, inputs, TASKS, RUNS)
     spark.stop()
     folders = {str(source.log.path): skew for skew, source in inputs.items()}
     rivals, reason = time_flink(folders)
     require_equal(measured, rivals)
     by_tasks = {tasks: rivals[rivals["tasks"] == tasks] for tasks in (1, TASKS)}
-    stored = TUPLES == STORED_TUPLES and tuple(CHOSEN) == STRATEGIES
     return {
-        "benchmark": "merging" if stored else f"merging_{TUPLES}",
+        "benchmark": "merging" if TUPLES == STORED_TUPLES else f"merging_{TUPLES}",
         "tuples": TUPLES,
         "runs": RUNS,
         "tasks": TASKS,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from aftlib import Promise, recoverable
+from aftlib import recoverable
 from aftlib.core.gaussian import GaussianModel
 from aftlib.documents.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
 from aftlib.spark.session import session
-from benchmarks import groups
-from benchmarks.turns import SETTINGS, WIDTH, Turns, Windows, summarize
+from benchmarks.timing import best_of
+from benchmarks.turns import SETTINGS, Turns, Windows, mean_of, promise_of, summarize
 
 COMMITS = 300
-SENSORS, WORKERS, SAMPLES = 20, 4, (100_000, 1_000_000)
+SENSORS, SAMPLES = 20, (100_000, 1_000_000)
 """D1's stream: samples of one sensor per window, so 2 and 20 million rows per micro-batch."""
 TURNS, SKIPPED = 15, 3
 """Windows of each system, in turn, and those of them that are left out: Spark loads its code."""
@@ -43,12 +43,11 @@ def known_model(spark: SparkSession, samples: int) -> dict:
     names = [f"s{i}" for i in range(SENSORS)]
     covariance = 0.5 + 0.01 * np.eye(SENSORS)
     model = GaussianModel(np.zeros(SENSORS), covariance, names)
-    workers = [names[i::WORKERS] for i in range(WORKERS)]
-    promise = Promise(workers, 0.5, 0.05, f"{WIDTH}s", samples=samples, model=model)
+    promise = promise_of(SENSORS, samples, model=model)
     with tempfile.TemporaryDirectory(prefix="aft-") as name, Turns(spark, Path(name)) as turns:
         turns.start(
             {
-                "plain_spark": groups.mean_of,
+                "plain_spark": mean_of,
                 "recoverable": lambda stream: recoverable(stream, promise, group="site"),
             }
         )
@@ -74,20 +73,13 @@ def durable_checkpoint(place: Path) -> dict:
             checkpoint = Checkpoint(0, batch, sums, counts, np.zeros(n), (0, 10_000), "")
             record = IntervalRecord(batch, batch, batch + 1, False, n, 0.0, 0.0, 0.0)
             before = log.stat().st_size
-            commits.append(time_call(store.commit, checkpoint, None, record))
+            commits.append(best_of(1, partial(store.commit, checkpoint, None, record))[0])
             file.write(bytes(max(log.stat().st_size - before, 4096)))
             file.flush()
-            syncs.append(time_call(os.fsync, file.fileno()))
+            syncs.append(best_of(1, partial(os.fsync, file.fileno()))[0])
     return {
         "commits": COMMITS,
         "commit_ms": 1e3 * median(commits),
         "fsync_ms": 1e3 * median(syncs),
         "times_an_fsync": median(commits) / median(syncs),
     }
-
-
-def time_call(call, *arguments) -> float:
-    """Seconds of one call."""
-    began = time.perf_counter()
-    call(*arguments)
-    return time.perf_counter() - began

@@ -13,28 +13,23 @@ tasks would start again. Flink 2.3 has the option and refuses the job; the error
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.paths import beijing_pm25, data_dir
 from benchmarks import flink
-from benchmarks.timing import machine
+from benchmarks.timing import say
 
-WORKERS, WIDTH, WINDOWS, FAILS = 2, 24, 8, 3
-"""Processes, steps of a window, windows, and the one in which a process is killed."""
+WORKERS, SENSORS, WIDTH, WINDOWS, FAILS = 2, 12, 24, 8, 3
+"""Processes, sensors, steps of a window, windows, and the one in which a process is killed."""
 PERIOD_US = 80_000
 """Microseconds per step: a window is full after two seconds."""
 RATES = (100.0, 800.0)
@@ -90,28 +85,36 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass
 class Cluster:
-    """A JobManager and its TaskManagers, each a process of its own."""
+    """A JobManager and its TaskManagers, each a process of its own; they end with the block."""
 
-    class_path: str
-    folder: Path
-    options: dict[str, Any]
-    port: int = field(default_factory=lambda: free_port())
-    processes: dict[str, subprocess.Popen] = field(default_factory=dict)
+    def __init__(self, class_path: str, folder: Path, options: dict[str, Any]) -> None:
+        self.class_path = class_path
+        self.folder = folder
+        self.processes: dict[str, subprocess.Popen] = {}
+        own = {
+            "rest.port": free_port(),
+            "jobmanager.rpc.port": free_port(),
+            "blob.server.port": 0,
+            "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+            "io.tmp.dirs": folder / "tmp",
+        }
+        (folder / "conf").mkdir()
+        lines = [f"{name}: {value}\n" for name, value in (COMMON | own | options).items()]
+        (folder / "conf" / "config.yaml").write_text("".join(lines))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
 
     def start(self) -> None:
         """Start the JobManager and all TaskManagers."""
-        ports = {"rest.port": self.port, "jobmanager.rpc.port": free_port(), "blob.server.port": 0}
-        places = {
-            "execution.checkpointing.dir": (self.folder / "checkpoints").as_uri(),
-            "io.tmp.dirs": self.folder / "tmp",
-        }
-        lines = [f"{k}: {v}" for k, v in (COMMON | ports | places | self.options).items()]
-        (self.folder / "conf").mkdir(parents=True)
-        (self.folder / "conf" / "config.yaml").write_text("\n".join(map(str, lines)) + "\n")
         entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
-        self._java("jobmanager", entry, "-Xmx512m")
+        self.run_java("jobmanager", "-Xmx512m", entry, "--configDir", self.folder / "conf")
         for number in range(WORKERS):
             self.start_worker(f"tm-{number}")
 
@@ -121,32 +124,20 @@ class Cluster:
         own = {"taskmanager.resource-id": name, "process.taskmanager.working-dir": place}
         given = [part for k, v in own.items() for part in ("-D", f"{k}={v}")]
         entry = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-        self._java(name, entry, "-Xmx384m", *given)
+        self.run_java(name, "-Xmx384m", entry, "--configDir", self.folder / "conf", *given)
 
-    def kill(self, pid: int) -> str:
-        """Kill the TaskManager with this process id by SIGKILL; return its name."""
-        (name,) = [name for name, p in self.processes.items() if p.pid == pid]
-        self.processes[name].send_signal(signal.SIGKILL)
-        self.processes.pop(name).wait()
-        return name
+    def restart(self, pid: int) -> None:
+        """Kill the TaskManager with this process id by SIGKILL, and start it again."""
+        (name,) = [name for name, process in self.processes.items() if process.pid == pid]
+        self.processes[name].kill()
+        self.processes[name].wait()
+        self.start_worker(name)
 
-    def submit(self, *arguments: object) -> subprocess.Popen:
-        """Start the client that submits the job and waits for its end."""
-        return self._java("client", "RecoveryJob", "-Xmx256m", *arguments, config=False)
-
-    def stop(self) -> None:
-        """Kill whatever still runs."""
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
-
-    def _java(
-        self, name: str, entry: str, heap: str, *arguments: object, config: bool = True
-    ) -> subprocess.Popen:
+    def run_java(self, name: str, heap: str, *arguments: object) -> subprocess.Popen:
+        """Start a program of Flink, or the client of our job."""
         opened = [f"--add-opens=java.base/java.{part}=ALL-UNNAMED" for part in flink.OPEN]
-        where = ["--configDir", str(self.folder / "conf")] if config else []
         command = ["java", heap, "-XX:+UseSerialGC", "-Dlog4j2.level=INFO", *opened, "-cp"]
-        command += [self.class_path, entry, *where, *map(str, arguments)]
+        command += [self.class_path, *map(str, arguments)]
         with (self.folder / f"{name}-{time.monotonic_ns()}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
         return self.processes[name]
@@ -159,132 +150,102 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def cluster(class_path: str, folder: Path, options: dict[str, Any]) -> Iterator[Cluster]:
-    """A running cluster that ends with the block."""
-    running = Cluster(class_path, folder, options)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+class Log:
+    """The files that the job maps, and its output; arrays have shape (steps, SENSORS).
 
+    `values` are complete rows of the real sensors, and `counts` how often each sample was read.
+    """
 
-@dataclass
-class Stream:
-    """A log in files that the job maps, and the job's output."""
-
-    folder: Path
-    windows: int
-    period_us: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Steps and sensors."""
-        return self.windows * WIDTH, len(self.names)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The stations."""
-        return tuple(pd.read_parquet(beijing_pm25()).select_dtypes("number").columns)
-
-    @cached_property
-    def values(self) -> np.ndarray:
-        """Complete rows of the real sensors, in their order, again and again."""
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
         rows = pd.read_parquet(beijing_pm25()).select_dtypes("number").to_numpy()
         rows = rows[np.isfinite(rows).all(axis=1)]
-        return np.resize(rows, self.shape)
+        self.values = np.resize(rows, (WINDOWS * WIDTH, SENSORS))
+        self.values.astype("<f8").tofile(folder / "values")
+        self.counts = np.memmap(folder / "counts", np.uint8, "w+", shape=self.values.shape)
+        (folder / "clock").write_bytes(bytes(16))
 
-    @cached_property
-    def counts(self) -> np.memmap:
-        """How often each sample was read."""
-        return np.memmap(self.folder / "counts", np.uint8, "r+", shape=self.shape)
-
-    def write(self) -> None:
-        """Write the files that the job reads."""
-        self.folder.mkdir()
-        self.values.astype("<f8").tofile(self.folder / "values")
-        np.zeros(self.shape, np.uint8).tofile(self.folder / "counts")
-        (self.folder / "clock").write_bytes(bytes(16))
+    def readers(self) -> list[list[str]]:
+        """Worker, process id and first time of each reader of the worker that is killed."""
+        return [path.name.split("-")[1:] for path in self.folder.glob(f"reader-{WORKERS - 1}-*")]
 
     def results(self) -> pd.DataFrame:
-        """Every emitted result: sensor, start, mean, count, at_s."""
-        files = [path.read_text() for path in self.folder.glob("windows-*")]
+        """Every emitted result: sensor, window, mean, count, and seconds after it was due."""
+        text = "".join(path.read_text() for path in self.folder.glob("windows-*"))
         names = ["sensor", "start", "mean", "count", "at_s"]
-        rows = [line.split(",") for line in "".join(files).splitlines()]
-        frame = pd.DataFrame(rows, columns=names).astype(float)
-        return frame.assign(at_s=frame["at_s"] / 1e9)
-
-    @property
-    def begin_s(self) -> float:
-        """When the first step arrived."""
-        return float(np.fromfile(self.folder / "clock", "<i8")[0] / 1e9)
+        frame = pd.DataFrame([line.split(",") for line in text.splitlines()], columns=names)
+        frame = frame.astype(
+            {"sensor": int, "start": int, "mean": float, "count": int, "at_s": float}
+        )
+        frame["at_s"] /= 1e9
+        begin_s = np.fromfile(self.folder / "clock", "<i8")[0] / 1e9
+        due_s = begin_s + (frame["start"] + WIDTH - 1) * PERIOD_US / 1e6
+        return frame.assign(window=frame["start"] // WIDTH, late_s=frame["at_s"] - due_s)
 
 
 def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str, Any]:
-    """One run of a system; the process of the last worker is killed, or none.
-
-    Late are results emitted more than `LATE_S` after their window's last sample was due.
-    """
+    """One run of a system; the process of the last worker is killed, or none."""
     layout, options = SYSTEMS[system]
+    killed_s = back_s = np.inf
     with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
-        folder, stream = Path(place), Stream(Path(place) / "stream", WINDOWS, PERIOD_US)
-        stream.write()
-        with cluster(class_path, folder, options) as running:
-            sizes = [len(stream.names), stream.shape[0], WORKERS, WIDTH, PERIOD_US, rate]
-            client = running.submit(folder / "conf", layout, stream.folder, *sizes)
-            killed_s, back_s = kill_at(running, stream, client) if fails else (np.inf, np.inf)
+        folder = Path(place)
+        log = Log(folder / "stream")
+        with Cluster(class_path, folder, options) as running:
+            running.start()
+            about = folder / "conf", layout, log.folder
+            sizes = SENSORS, WINDOWS * WIDTH, WORKERS, WIDTH, PERIOD_US, rate
+            client = running.run_java("client", "-Xmx256m", "RecoveryJob", *about, *sizes)
+            if fails:
+                killed_s, back_s = kill_at(running, log, client)
             try:
                 code = client.wait(timeout=LONGEST_S)
                 failure = failure_text(folder, code) if code else ""
             except subprocess.TimeoutExpired:
                 failure = f"did not end within {LONGEST_S} s"
         run = {"system": system, "rate": rate, "killed": fails, "failure": failure}
-        if (results := stream.results()).empty:
+        results = log.results()
+        if results.empty:
             return run
         run["back_s"] = back_s - killed_s if killed_s < np.inf else None
-        return run | measured(stream, results, killed_s)
+        return run | score(log, results, killed_s)
 
 
-def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple[float, float]:
+def kill_at(running: Cluster, log: Log, client: subprocess.Popen) -> tuple[float, float]:
     """Kill the last worker's process shortly before its window ends, and start it again.
 
     Return when it was killed, and when its replacement read the first sample.
     """
-    step, sensor = (FAILS + 1) * WIDTH - LATE, len(stream.names) - 1
-    until(lambda: stream.counts[step, sensor] > 0 or client.poll() is not None)
+    step = (FAILS + 1) * WIDTH - LATE
+    until(lambda: log.counts[step, -1] > 0 or client.poll() is not None)
     if client.poll() is not None:  # the job failed
         return np.inf, np.inf
-    worker = WORKERS - 1
-    (reader,) = stream.folder.glob(f"reader-{worker}-*")
+    ((_, pid, _),) = log.readers()
     killed_s = time.monotonic()
-    running.start_worker(running.kill(int(reader.name.split("-")[2])))
-    reread = lambda: len(list(stream.folder.glob(f"reader-{worker}-*"))) > 1  # noqa: E731
-    until(lambda: reread() or client.poll() is not None)
-    times = [int(path.name.split("-")[3]) for path in stream.folder.glob(f"reader-{worker}-*")]
-    return killed_s, max(times) / 1e9
+    running.restart(int(pid))
+    until(lambda: len(log.readers()) > 1 or client.poll() is not None)
+    return killed_s, max(int(first) for _, _, first in log.readers()) / 1e9
 
 
-def measured(stream: Stream, frame: pd.DataFrame, killed_s: float) -> dict[str, Any]:
-    """Count the results of a run that are lost, doubled, wrong or late, and the samples reread."""
-    steps, sensors = stream.shape
-    truth = stream.values.reshape(stream.windows, WIDTH, sensors).mean(axis=1)
-    window = (frame["start"] // WIDTH).astype(int)
-    right = truth[window, frame["sensor"].astype(int)]
-    off = (frame["mean"] - right).abs() > 1e-9 * np.abs(right)
-    due_s = stream.begin_s + (frame["start"] + WIDTH - 1) * stream.period_us / 1e6
-    frame = frame.assign(wrong=off | (frame["count"] != WIDTH), late_s=frame["at_s"] - due_s)
-    first = frame.sort_values("at_s").drop_duplicates(["sensor", "start"])
-    last = frame.sort_values("at_s").drop_duplicates(["sensor", "start"], keep="last")
+def score(log: Log, results: pd.DataFrame, killed_s: float) -> dict[str, Any]:
+    """Count the results of a run that are lost, doubled, wrong or late, and the samples reread.
+
+    Late are results emitted more than `LATE_S` after their window's last sample was due.
+    """
+    truth = log.values.reshape(WINDOWS, WIDTH, SENSORS).mean(axis=1)
+    right = truth[results["window"], results["sensor"]]
+    off = (results["mean"] - right).abs() > 1e-9 * np.abs(right)
+    results = results.assign(wrong=off | (results["count"] != WIDTH)).sort_values("at_s")
+    first = results.drop_duplicates(["sensor", "window"])
+    last = results.drop_duplicates(["sensor", "window"], keep="last")
     late = first[(first["late_s"] > LATE_S) & (first["at_s"] > killed_s)]
-    counts = np.asarray(stream.counts, int)
     return {
-        "lost": stream.windows * sensors - len(first),
-        "doubled": len(frame) - len(first),
+        "lost": truth.size - len(first),
+        "doubled": len(results) - len(first),
         "wrong": int(last["wrong"].sum()),
         "late": len(late),
         "outage_s": float(late["at_s"].max() - killed_s) if len(late) else 0.0,
-        "samples_again": int(np.maximum(counts - 1, 0).sum()),
+        "samples_again": int(np.maximum(log.counts.astype(int) - 1, 0).sum()),
     }
 
 
@@ -295,29 +256,24 @@ def failure_text(folder: Path, code: int) -> str:
     return (causes or [f"exit status {code}"])[-1].strip()
 
 
-def until(condition: Callable[[], object], longest_s: float = LONGEST_S) -> None:
-    """Wait for a condition; a TimeoutError after `longest_s`."""
-    end = time.monotonic() + longest_s
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; a TimeoutError after `LONGEST_S`."""
+    end = time.monotonic() + LONGEST_S
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing happened for {longest_s} s")
+            raise TimeoutError(f"nothing happened for {LONGEST_S} s")
         time.sleep(0.002)
 
 
 def run() -> dict[str, Any]:
     """All systems at all rates, killed and undisturbed, in turn."""
-    path, rows = flink.prepare(data_dir()), list[dict[str, Any]]()
+    path = flink.prepare(data_dir())
+    rows = []
     for number in range(RUNS):
         for system in SYSTEMS:
             for rate, fails in (*((rate, True) for rate in RATES), (RATES[-1], False)):
+                say(f"{system}, {rate:g} samples/s, {'killed' if fails else 'undisturbed'}")
                 rows.append(recover(path, system, rate, fails) | {"run": number})
-                print(rows[-1], flush=True)
-    return {
-        "benchmark": "recovery",
-        "flink": flink.VERSION,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": machine()["processor"],
-        "sizes": {"sensors": 12, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS,
-                  "period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS},
-        "runs": rows,
-    }  # fmt: skip
+    sizes = {"sensors": SENSORS, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS}
+    sizes |= {"period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS}
+    return {"flink": flink.VERSION, "sizes": sizes, "runs": rows}

@@ -1,10 +1,10 @@
 """A soak of `recoverable`: a stream of files with gaps, odd rows and new sensors, under kills.
 
-python -m benchmarks.soak [SECONDS]
+python -m benchmarks.soak [SECONDS [GROUPS]]
 
-By default for AFT_SOAK_SECONDS, or half an hour, with one group of 64 sensors, or AFT_SOAK_GROUPS
-of 20. This process writes the files and kills; a driver of its own runs the query. The result goes
-to ``data/soak.json``.
+By default for half an hour, with one group of 64 sensors; several groups have 20 each. This process
+writes the files and kills; a driver of its own runs the query. The result goes to
+``data/soak.json``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,38 +37,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 GROWTH_EVERY_S = 20
+LIFETIMES_S = (30, 20, 20, 30, 40, 60)
+"""How long the first drivers run; the last one runs until the end, to watch its memory."""
 MOST_FAILED = 5
 """Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
 again and again. Such a driver is started again like a killed one."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast files come and processes are killed, in seconds; many guards restart slowly.
-
-    Each of the first drivers runs for one of `lifetimes_s`. The last one runs until the end, so
-    that its memory can be watched.
-    """
-
-    file_s: float
-    most_unread: int
-    kill_every_s: float
-    lifetimes_s: Sequence[float]
-
-    @classmethod
-    def of_groups(cls, groups: int) -> Pace:
-        more = groups - 1
-        lifetimes = [each + 0.06 * more for each in (30, 20, 20, 30, 40, 60)]
-        return cls(
-            file_s=0.5 + 0.003 * more,
-            most_unread=max(8, 100 // groups),
-            kill_every_s=8 + 0.016 * more,
-            lifetimes_s=lifetimes if groups == 1 else 2 * lifetimes,
-        )
-
-    def lifetime(self, killed: int) -> float:
-        """Return how long a driver runs after so many were killed."""
-        return self.lifetimes_s[killed] if killed < len(self.lifetimes_s) else np.inf
 
 
 def feed(incoming: Path, stream: Stream, window: int) -> None:
@@ -89,13 +61,18 @@ def soak(seconds: float, place: Path, groups: int = 1) -> dict[str, Any]:
     counts = feed_and_kill(seconds, place, stream)
     subprocess.run(command(place, stream, stream.after, "drain"), check=True, cwd=ROOT)
     about = {"groups": groups, "sensors": stream.after, "seconds": seconds}
-    rows = score(stream, emitted_tables(place), counts["windows"])
+    names = (place / "emitted.txt").read_text().splitlines()
+    tables = (pd.read_parquet(place / "windows" / name) for name in names)
+    rows = score(stream, tables, counts["windows"])
     return about | counts | rows | metrics(place) | growth(place)
 
 
 def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]:
     """Feed the stream while its workers and drivers are killed; what was fed, and the failures."""
-    pace = Pace.of_groups(stream.groups)
+    more = stream.groups - 1  # guards restart slowly, so files and kills come at a slower pace
+    lifetimes_s = [*(each + 0.06 * more for each in LIFETIMES_S * (2 if more else 1)), np.inf]
+    kill_every_s = 8 + 0.016 * more
+    most_unread = max(8, 100 // stream.groups)
     incoming = place / "incoming"
     incoming.mkdir()
     end = time.monotonic() + seconds
@@ -110,27 +87,28 @@ def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]
             if driver is None:
                 sensors = stream.after if drivers else stream.before
                 driver = subprocess.Popen(command(place, stream, sensors), cwd=ROOT)
-                until = time.monotonic() + pace.lifetime(drivers - failed)
+                killed = min(drivers - failed, len(lifetimes_s) - 1)
+                until = time.monotonic() + lifetimes_s[killed]
                 drivers += 1
-                next_kill = time.monotonic() + pace.kill_every_s
+                next_kill = time.monotonic() + kill_every_s
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
                 driver = None
                 failed += 1
                 if failed > MOST_FAILED:
                     raise RuntimeError(f"{failed} drivers ended by themselves ({MOST_FAILED} may)")
                 continue
-            if len(list(incoming.glob("*.parquet"))) < pace.most_unread:
+            if len(list(incoming.glob("*.parquet"))) < most_unread:
                 feed(incoming, stream, windows)
                 windows += 1
             if time.monotonic() > next_kill:
                 kills += kill_worker(rng)
-                next_kill += pace.kill_every_s
+                next_kill += kill_every_s
             # sensors join only if the first driver, which lacks them, has emitted windows
             emitted = drivers > 1 or any((place / "windows").glob("*.parquet"))
             if time.monotonic() > until and emitted:
                 stop(driver)
                 driver = None
-            time.sleep(pace.file_s)
+            time.sleep(0.5 + 0.003 * more)
     finally:
         if driver is not None:
             stop(driver)
@@ -202,12 +180,6 @@ def is_worker(process: int) -> bool:
     except OSError:  # it has just ended
         return False
     return own and forked and words[-3:-1] == [b"aftlib.spark.workers", b"pyspark.worker"]
-
-
-def emitted_tables(place: Path) -> Iterator[pd.DataFrame]:
-    """Yield the rows of each file that the query has committed."""
-    for name in (place / "emitted.txt").read_text().splitlines():
-        yield pd.read_parquet(place / "windows" / name)
 
 
 def score(stream: Stream, tables: Iterable[pd.DataFrame], windows: int) -> dict[str, int]:
@@ -325,12 +297,10 @@ def broken(score: Mapping[str, float]) -> list[str]:
     return harm
 
 
-def main(seconds: str = "") -> None:
+def main(seconds: str = "1800", groups: str = "1") -> None:
     """Soak, store the score in ``data/soak.json``, and print it."""
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
-        lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or 1800)
-        groups = int(os.environ.get("AFT_SOAK_GROUPS") or 1)
-        result = soak(lasts, Path(scratch), groups)
+        result = soak(float(seconds), Path(scratch), int(groups))
     data_dir().mkdir(exist_ok=True)
     with atomic_file(data_dir() / "soak.json") as file:
         file.write_text(json.dumps(result))

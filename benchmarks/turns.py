@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from aftlib import Promise
+
 WIDTH = 100
 """Seconds of a window."""
 FILES = 2
@@ -29,6 +31,19 @@ SETTINGS = {
 """Spark properties of a session with turns."""
 _BEGIN = 1_704_067_200
 """2024-01-01, seconds since 1970."""
+
+
+def promise_of(sensors: int, samples: int, **terms: Any) -> Promise:
+    """Return a promise of a group's sensors, which belong to four workers in turn."""
+    names = [f"s{i}" for i in range(sensors)]
+    workers = [names[i::4] for i in range(4)]
+    return Promise(workers, 0.5, 0.05, f"{WIDTH}s", samples=samples, **terms)
+
+
+def mean_of(stream: DataFrame) -> DataFrame:
+    """Return the mean of each window and sensor by Spark alone."""
+    window = F.window("time", f"{WIDTH} seconds")
+    return stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
 
 
 class Windows(NamedTuple):

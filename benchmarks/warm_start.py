@@ -25,7 +25,7 @@ FIRST = 50
 
 
 def run() -> dict[str, Any]:
-    """For each set: without a beginning, with it, and with one of few windows or other sensors."""
+    """For each set: without a beginning, with it, and with one of other sensors."""
     return {name: measure(name, *real_set) for name, real_set in real_sets().items()}
 
 
@@ -39,7 +39,6 @@ def measure(name: str, windows: np.ndarray, seasons: tuple[float, ...]) -> dict[
     rules = Rules.check([[i] for i in range(n)], limits, DELTA, HORIZONS, seasons)
     beginnings = {
         "all": windows[:half],
-        "300 windows": windows[half - 300 : half],
         "other sensors": np.roll(windows[:half], 1, axis=1),
     }
     cold = Guard.of_guards(Guards.begin(rules), names)
