@@ -159,7 +159,7 @@ class Log:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder = folder
-        rows = pd.read_parquet(beijing_pm25()).select_dtypes("number").to_numpy()
+        rows = pd.read_parquet(beijing_pm25()).select_dtypes("number").to_numpy(float)
         rows = rows[np.isfinite(rows).all(axis=1)]
         self.values = np.resize(rows, (WINDOWS * WIDTH, SENSORS))
         self.values.astype("<f8").tofile(folder / "values")
