@@ -463,6 +463,8 @@ def test_labels_that_come_after_windows_without_any_are_refused():
         (([[0], [1]], 1, 0.05, 0), "horizons must be .* at least 1 and at most 1000, got 0"),
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
         (([[0], ["a"]], 1, 0.05), r"workers must hold .* got \[\[0\], \['a'\]\]"),
+        (([[0, 1, True]], 1, 0.05), r"workers must hold .* got \[\[0, 1, True\]\]"),
+        (([[False], [True]], 1, 0.05), r"workers must hold .* got \[\[False\], \[True\]\]"),
         (([0, 1], 1, 0.05), r"as a list per worker such as \[\[0, 1\], \[2\]\], got \[0, 1\]"),
         (([[0], [1]], {"0": "x", "1": 2}, 0.05), r"epsilon must be numbers, got \['x', 2\]"),
     ],

@@ -178,6 +178,15 @@ def test_a_bucket_that_does_not_fit_drops_no_other(tmp_path):
     assert take(cache, guards_of(10)) is not None
 
 
+def test_a_bucket_that_another_process_claimed_takes_no_part_of_the_memory(tmp_path):
+    cache = GuardCache(2 * SIZE * CORES, tmp_path)
+    cache.keep(guards_of(1))
+    with Process(tmp_path) as other:
+        assert other.do("taken = take(cache, guards_of(1))")
+        cache.keep(guards_of(2))
+    assert cache.nbytes == SIZE
+
+
 def test_buckets_in_turn_stay_in_memory_if_they_fit(tmp_path):
     """Files do not become more with every micro-batch."""
     cache = GuardCache(2 * SIZE * CORES, tmp_path)
