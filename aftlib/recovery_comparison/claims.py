@@ -307,13 +307,14 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     """Return the box: the findings of the run, and the answer for the reader's own numbers."""
     clauses = {
         "P-2": "estimating halves the outage ({0.text})",
+        "D1-7": "omitting checkpoints makes D1 faster",
     }
     harmless = records["P-1"]
     return Summary(
-        claimed="Does estimating what a crash took pay?",
+        claimed="Estimating what a crash took pays.",
         found=f"{sentences_by_verdict(records, clauses)} {answer_for(parameters)}",
-        sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong without "
-        "being marked as estimates.",
+        sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong and "
+        "unmarked.",
         limits="One machine, without Spark.",
     )
 
@@ -325,12 +326,12 @@ def answer_for(parameters: NotebookParameters) -> str:
     spare = operation.read_rate - operation.samples_per_s
     limit_s = parameters.own_t_sla_s
     stream = (
-        f"With the parameters own_… ({operation.samples_per_s:,g} samples/s, windows of "
+        f"With parameters own_… ({operation.samples_per_s:,g} samples/s, windows of "
         f"{operation.window_s:,g} s, {parameters.workers} workers, a source of "
-        f"{operation.read_rate:,g} samples/s)"
+        f"{operation.read_rate:,g}/s) live reads leave"
     )
     if spare <= 0:
-        return f"{stream} live reads leave nothing for reading again, so exact replay never ends."
+        return f"{stream} nothing for reading again, so exact replay never ends."
     wait_s = lost / spare
     relation = "within"
     answer = "suffices"
@@ -338,6 +339,6 @@ def answer_for(parameters: NotebookParameters) -> str:
         relation = "over"
         answer = "does not suffice"
     return (
-        f"{stream} reading a worker's window again takes {shown(wait_s)} s, {relation} the limit "
-        f"of {limit_s:,g} s, so exact replay {answer}."
+        f"{stream} {spare:,g}/s, so reading a worker's window again takes {shown(wait_s)} s, "
+        f"{relation} the limit of {limit_s:,g} s: exact replay {answer}."
     )

@@ -131,7 +131,7 @@ CLAIMS = [
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box of notebook 06 from a run's records."""
     found = {
-        "G-1": "on each of {0.n} streams at most that many certified estimates are wrong",
+        "G-1": "on each of {0.n} streams at most that many are wrong",
         "G-3": "on four real sets it certifies at most {0.measured:.1%} of the windows fewer than "
         "the documents' model tuned in hindsight",
     }

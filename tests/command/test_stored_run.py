@@ -5,6 +5,7 @@ After a claim was reworded, or added, these tests fail until a full run is store
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -27,6 +28,22 @@ TEXTS += ("by_construction", "project", "timed", "recorded", "notebook")
 
 def test_the_stored_scorecard_is_made_from_the_stored_records():
     assert (ROOT / "reports" / "README.md").read_text() == write_card(FULL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.id)
+def test_the_stored_boxes_are_those_of_the_stored_records(document):
+    """A box depends on nothing but records and parameters, so none can be older than its text."""
+    lines = [line for line in FULL["claims"] if line["notebook"] == document.notebook]
+    records = {line["id"]: ClaimRecord(**line) for line in lines}
+    box = vars(document.summarize(records, document.parameters.profile("full"))).values()
+    assert FULL["summaries"][document.id] == [*box]
+    assert {*box} <= {*texts_of(PAGES / f"{document.notebook}.html")}
+    index = texts_of(PAGES / "index.html")
+    assert all(any(sentence in text for text in index) for sentence in box)
+
+
+def texts_of(page: Path) -> list[str]:
+    return re.split(r"<[^>]*>", html.unescape(page.read_text()))
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)

@@ -116,8 +116,8 @@ def test_the_box_follows_the_verdicts(backtests):
     records = judge(backtests)
     box = claims.summarize(records, NotebookParameters())
     assert box.found.startswith(
-        f"It holds that on each of {records['G-1'].n} streams at most that many certified "
-        "estimates are wrong, and that on four real sets it certifies at most 7.1 %"
+        f"It holds that on each of {records['G-1'].n} streams at most that many are "
+        "wrong, and that on four real sets it certifies at most 7.1 %"
     )
     assert records["G-1"].n == len(backtests["sets"]) + len(backtests["walks"]) + 2
     words = sum(len(text.split()) for text in vars(box).values())

@@ -376,7 +376,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     clauses = {
         "D1-3": "error rates stay within δ",
         "D1-1": "greedy has most, not all: {0.text}",
-        "D1-5": "it errs far less often: {0.measured:.2f} times a random one's error rate",
+        "D1-5": "it errs far less often: {0.measured:.2f} times random's error rate",
     }
     return Summary(
         claimed="Others' windows estimate a failed worker's within ε, with probability 1 − δ.",

@@ -211,7 +211,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     many = records.get("D2-12")
     if many is not None and many.verdict == HOLDS_IF and isinstance(many.measured, float):
         limits += (
-            " Replaying nine tenths and solving (6) at recovery is no faster from "
+            " Replaying nine tenths without prepared gains is no faster from "
             f"{timed_judges.rounded(many.measured)} sensors on."
         )
     return Summary(

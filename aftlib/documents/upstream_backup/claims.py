@@ -286,8 +286,8 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     """Return the box of a run from its verdicts and values."""
     clauses = {
         "D4-1": "it replays {0.measured:.2g} times upstream backup's tuples",
-        "D4-3": "it recovers in at most {0.measured:.2g} times the time if the primary fails",
-        "D4-4": f"Nagle's algorithm makes the gap up to {LOW_RATE:,} tuples/s",
+        "D4-3": "it recovers in at most {0.measured:.2g} times the time after a primary's failure",
+        "D4-4": f"Nagle's algorithm makes most of this lead up to {LOW_RATE:,} tuples/s",
         "D4-7": "queues are empty at low rates",
     }
     return Summary(

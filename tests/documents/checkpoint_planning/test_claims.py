@@ -167,7 +167,7 @@ def test_the_box_turns_with_the_verdicts(records):
     found = summarize(turned, PARAMETERS).found
     assert "It does not hold that failure rates stay below δ." in found
     for verdict, limits in (
-        ("holds if", "solving (6) at recovery is no faster from 12,300 sensors on."),
+        ("holds if", "without prepared gains is no faster from 12,300 sensors on."),
         ("open", "mean and covariance known."),
     ):
         about = records["D2-12"].model_copy(update={"verdict": verdict, "measured": 12_345.0})
