@@ -24,18 +24,20 @@ install = $(bin)/uv pip install --quiet --python $(bin)/python --no-deps --no-bu
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check lint docs static lab bench long versions coverage lock build clean $(broken)
+.PHONY: help setup reproduce test check rules lint docs smoke static lab bench long versions coverage lock build clean $(broken)
 
 define HELP
 make help       list the targets
 make setup      make .venv from requirements/run.lock: what the notebooks need
 make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
 make test       run the tests (ARGS=... goes to pytest)
-make long       run the tests that `make test` leaves out: a cluster, many kills, the oldest Spark
+make long       run the tests that `make test` leaves out: a cluster, many kills, some beside the oldest Spark
 make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
 make coverage   run the tests, and show the lines of the library that they miss
-make check      what CI runs: lint, docs, tests, a tiny reproduction
-make lint       ruff (rules and format), mypy, and the rules of notebooks
+make check      rules, docs, tests, a tiny reproduction: what CI runs before `make long`
+make rules      ruff (rules and format) and mypy
+make lint       rules, and the tests of notebooks that run none
+make smoke      run the notebooks in their smallest size
 make docs       make the pages of docs/ as HTML, in docs/_build (a warning is an error)
 make static     make reports/full from the reports of a full run (needs Chromium)
 make lab        open copies of the notebooks, in scratch/, in JupyterLab
@@ -57,18 +59,24 @@ reproduce: setup
 test: $(all) .venv/compiled
 	$(pytest) -m "not long" $(ARGS)
 
+# A process that has no test left takes one of another's: most of these last a minute or more.
 long: $(all) .venv/compiled
-	$(pytest) -m long $(ARGS)
-	$(bin)/python -m tests.versions 4.0
+	$(pytest) --dist worksteal -m long $(ARGS)
+	$(bin)/python -m tests.versions 4.0 --only versions
 
+# `make test` has the tests of `make lint`.
 check: $(all) .venv/compiled
-	$(MAKE) lint docs test
+	$(MAKE) rules docs test smoke
+
+smoke: setup
 	SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(bin)/aft reproduce --profile smoke --jobs 2
 
-lint: $(all)
+rules: $(all)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
+
+lint: rules
 	$(bin)/python -m pytest -q tests/test_notebooks.py
 
 docs: $(all)

@@ -66,6 +66,14 @@ def test_help_lists_every_target(project):
     assert [target for target in targets() if f"make {target} " not in listed] == []
 
 
+def test_ci_runs_each_part_of_check_once_and_what_takes_minutes():
+    (parts,) = re.findall(r"^check: .*\n\t\$\(MAKE\) (.*)", (ROOT / "Makefile").read_text(), re.M)
+    script = re.sub(r"^\s*#.*", "", (ROOT / ".ci" / "run").read_text(), flags=re.M)
+    called = " ".join(re.findall(r"\bmake ((?:--\S+ )*[a-z ]+)", script))
+    named = [word for word in called.split() if not word.startswith("--")]
+    assert sorted(named) == sorted([*parts.split(), "long"])
+
+
 def test_the_makefile_needs_no_tool_that_edits_text():
     assert re.search(r"\b(awk|sed|perl)\b", (ROOT / "Makefile").read_text()) is None
 

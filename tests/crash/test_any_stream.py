@@ -29,6 +29,7 @@ def session(rocksdb):
     cloudpickle.unregister_pickle_by_value(driver)
 
 
+@pytest.mark.versions
 def test_a_killed_driver_and_killed_workers_change_no_row(session, tmp_path, monkeypatch):
     names = ("killed", "whole", "workers", "broken")
     killed, whole, workers, broken = (tmp_path / name for name in names)

@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,23 +49,36 @@ PROGRAM = """\
     print(spark.sparkContext.master)
     """
 PROMISE = Promise(**TERMS | {"samples": 1, "epsilon": 1.0})
+ROUNDS = 20
+"""Windows of each group. Their guards begin with what another one learned, and so certify."""
 GROUPS_AND_NOTEBOOK = """\
     import json, sys
     from pathlib import Path
     from aftlib import recoverable
     from aftlib.command.batch import plan_jobs, run_job
     from aftlib.spark.session import session
+    from tests.other_parameters import OTHER
+    from tests.spark.test_cluster import promise
     from tests.streaming.test_stream import now, reader, run
-    from tests.spark.test_cluster import PROMISE
 
     place = Path(sys.argv[1])
     stream = reader(session("groups"), place.parent / "in")
-    rows, _ = run(recoverable(stream, PROMISE, group="site", now=now()), place)
+    rows, _ = run(recoverable(stream, promise(), group="site", now=now()), place)
     rows.to_parquet(place / "table.parquet")
     session().stop()
-    (job,) = plan_jobs(place, "smoke", ["01"], {})
+    others = {name: json.dumps(value) for name, value in OTHER["01_approximately_once"].items()}
+    (job,) = plan_jobs(place, "smoke", ["01"], others)
     print(json.dumps([claim.model_dump() for claim in run_job(job).claims]))
     """
+
+
+def promise() -> Promise:
+    """The promise with what a guard learned of the windows of one more group."""
+    guard = PROMISE.guard()
+    guard.update(minutes(seed=100)[::5])
+    windows = {"window": PROMISE.width, "slide": PROMISE.step, "query": "mean"}
+    learned = guard.learned(PROMISE.sensors, windows | {"seasons": [], "until": 0})
+    return replace(PROMISE, learned=learned.to_text())
 
 
 @contextmanager
@@ -130,27 +144,33 @@ def run_on(master: str, program: str, place: Path) -> str:
     return run.stdout
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The cluster of both tests; a session of its own ends with each program."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
 @pytest.mark.spark
 @pytest.mark.crash
 @pytest.mark.long
-def test_jobs_on_two_workers_give_the_local_results_after_a_kill(tmp_path):
-    with cluster(tmp_path) as url:
-        assert run_on(url, PROGRAM, tmp_path).split() == [url]
+def test_jobs_on_two_workers_give_the_local_results_after_a_kill(master, tmp_path):
+    assert run_on(master, PROGRAM, tmp_path).split() == [master]
 
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_a_hundred_groups_and_a_notebook_on_two_workers_give_the_local_results(tmp_path):
+def test_a_hundred_groups_and_a_notebook_on_two_workers_give_the_local_results(master, tmp_path):
     sites = []
     for seed in range(100):
-        samples = minutes(seed=seed)
+        samples = minutes(ROUNDS, seed)
         samples[-30:-18, seed % 3] = np.nan  # a worker is away
         sites.append(long(samples, f"g{seed}").query("time.dt.minute % 5 == 0"))
     rows = pd.concat(sites).sort_values(["time", "site"], kind="stable")
-    put(tmp_path / "in", [rows[:60_000], rows[60_000:]])
+    put(tmp_path / "in", [rows[:6000], rows[6000:]])
     verdicts = run_on("local[2]", GROUPS_AND_NOTEBOOK, tmp_path / "local")
-    with cluster(tmp_path) as url:
-        assert run_on(url, GROUPS_AND_NOTEBOOK, tmp_path / "there") == verdicts
+    assert run_on(master, GROUPS_AND_NOTEBOOK, tmp_path / "there") == verdicts
     local, there = (pd.read_parquet(tmp_path / p / "table.parquet") for p in ("local", "there"))
     assert {"exact", "estimated"} <= set(local["state"]) and len(verdicts) > 1_000
+    assert len(local) == 100 * 4 * (ROUNDS - 1)  # the last window is open
     require_equal(in_order(there, "site"), in_order(local, "site"))

@@ -64,6 +64,7 @@ def test_a_program_on_spark_connect_ends_with_its_query_and_has_its_metrics(tmp_
     assert metrics_table(tmp_path / "metrics").loc["exact", query] == 4 * 59
 
 
+@pytest.mark.versions
 @pytest.mark.slow
 @pytest.mark.skipif(VERSION >= OLDEST, reason="this Spark Connect has keyed state in Python")
 def test_spark_connect_without_keyed_state_is_refused(tmp_path):

@@ -156,7 +156,10 @@ def require_equal(actual, expected):
     np.testing.assert_allclose(width, expected_width, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("slide", "partitions"), [(None, "3"), ("1min", "1")])
+@pytest.mark.parametrize(
+    ("slide", "partitions"),
+    [pytest.param(None, "3", marks=pytest.mark.versions), ("1min", "1")],
+)
 def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, partitions):
     """In any number of partitions, and after a restart between two micro-batches."""
     promise, sites = Promise(**TERMS, slide=slide), {}
@@ -202,6 +205,7 @@ def known_sites():
     return sites
 
 
+@pytest.mark.versions
 def test_a_known_models_rows_are_those_of_each_window_alone(rocksdb, tmp_path):
     """After a restart, too, on which the promise has another model and ε; audits are summed.
 
@@ -287,6 +291,7 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
     }  # fmt: skip
 
 
+@pytest.mark.versions
 def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path, monkeypatch):
     """Over two groups, and a restart; also by sensor, and from another working directory."""
     promise, sites = Promise(**TERMS), {}
@@ -415,6 +420,7 @@ def test_the_pages_short_program_makes_its_tables(rocksdb, tmp_path, monkeypatch
     assert len(hourly) >= 4 * 18 and hourly["avg(value)"].notna().all()
 
 
+@pytest.mark.versions
 def test_a_watermark_on_another_column_is_refused(rocksdb, tmp_path):
     stream = reader(rocksdb, tmp_path)
     other = stream.withColumn("at", F.col("time")).withWatermark("at", "1 minute")
@@ -459,6 +465,7 @@ def test_windows_united_or_joined_with_themselves_are_complete(rocksdb, tmp_path
     assert len(lacking) < len(whole)
 
 
+@pytest.mark.versions
 def test_a_recoverable_of_windows_is_refused_and_an_own_observe_is_not(rocksdb, tmp_path):
     promise, stream = Promise(**TERMS), reader(rocksdb, tmp_path)
     windows = recoverable(stream, promise)
@@ -530,6 +537,7 @@ def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     assert sum(p["observedMetrics"]["rejected"]["no_group"] for p in progress) == 3
 
 
+@pytest.mark.versions
 def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     """Sensor d leaves while its window is open, and e joins; other changes are refused."""
     rows = long(minutes(rounds=60))
@@ -581,7 +589,10 @@ def test_a_stream_that_begins_from_a_plan_certifies_its_first_window(rocksdb, tm
     assert abs(first["value"][4] - truth) < 0.5
 
 
-@pytest.mark.parametrize(("before", "others"), [(None, ["site"]), ("site", [None, "room", "code"])])
+@pytest.mark.parametrize(
+    ("before", "others"),
+    [pytest.param(None, ["site"], marks=pytest.mark.versions), ("site", [None, "room", "code"])],
+)
 def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, before, others):
     """It would mix the guards of both kinds of groups; set back, it goes on."""
     promise, rows = Promise(**TERMS), long(minutes(rounds=60))
@@ -642,6 +653,7 @@ def test_settings_that_nobody_may_read_are_left_to_spark(rocksdb, tmp_path, monk
         run(windows, tmp_path)
 
 
+@pytest.mark.versions
 def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     promise = Promise(**TERMS)
     stream = rocksdb.readStream.schema("time timestamp, sensor string, value string").json(
