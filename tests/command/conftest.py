@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -53,21 +55,28 @@ BAD = [
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path):
     """Make a project of one notebook, whose document is the only one."""
-    root = tmp_path / "home of x"
+    with project(tmp_path) as root:
+        yield root
+
+
+@contextmanager
+def project(folder: Path) -> Iterator[Path]:
+    """Make the project of `home` in a folder, and leave it as the only one while it is open."""
+    root = folder / "home of x"
     (root / "notebooks").mkdir(parents=True)
     (root / "pyproject.toml").touch()
-    monkeypatch.setenv("AFT_HOME", str(root))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setattr(batch, "library_hash", lambda: "the library")
-    tiny = Document("D1", "Tiny", "nobody", "01_tiny", tiny_package)
-    monkeypatch.setitem(vars(tiny_package), "CLAIMS", list(tiny_package.CLAIMS))
-    known = list(DOCUMENTS)
-    DOCUMENTS[:] = [tiny]
     write_notebook(root, GOOD)
-    yield root
-    DOCUMENTS[:] = known
+    known = list(DOCUMENTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AFT_HOME", str(root))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        patch.setattr(batch, "library_hash", lambda: "the library")
+        patch.setitem(vars(tiny_package), "CLAIMS", list(tiny_package.CLAIMS))
+        DOCUMENTS[:] = [Document("D1", "Tiny", "nobody", "01_tiny", tiny_package)]
+        yield root
+        DOCUMENTS[:] = known
 
 
 def write_notebook(root: Path, cells: list[nbformat.NotebookNode]) -> Path:

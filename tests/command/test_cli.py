@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from aftlib.command import batch, cli
-from tests.command.conftest import BAD, GOOD, aft, write_notebook
+from tests.command.conftest import BAD, GOOD, aft, project, write_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +22,42 @@ def read_claims(home):
     return {line["id"]: line for line in lines}
 
 
-def test_reproduce_writes_report_index_and_claims(home):
-    done = aft("reproduce")
-    assert done.exit_code == 0, done.output
-    claims = read_claims(home)
+STORED = '{"claims": []}'
+SCRATCH = "from aftlib.core.paths import FreshFolders\n(FreshFolders() / 'x').mkdir()"
+ENVIRONMENT = "import os\nprint(os.environ['PLOTLY_RENDERER'], os.environ['PYTHONWARNINGS'])"
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A project whose notebook ran once, and the environment before and after the run."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    (folder / "scratch").mkdir()
+    with project(folder) as root, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PLOTLY_RENDERER", raising=False)
+        patch.delenv("PYTHONWARNINGS", raising=False)
+        patch.setenv("TMPDIR", str(folder / "scratch"))
+        write_notebook(root, [*GOOD, *map(nbformat.v4.new_code_cell, (SCRATCH, ENVIRONMENT))])
+        (root / "reports").mkdir()
+        for name in ("README.md", "full.json"):
+            (root / "reports" / name).write_text(STORED)
+        before = dict(os.environ)
+        done = aft("reproduce")
+        assert done.exit_code == 0, done.output
+        yield root, before, dict(os.environ)
+
+
+@pytest.fixture
+def reports(reproduced):
+    root, _, _ = reproduced
+    return root / "reports"
+
+
+def test_reproduce_writes_report_index_and_claims(reports):
+    claims = read_claims(reports.parent)
     assert claims["D1-1"]["verdict"] == "holds" and claims["D1-1"]["measured"] == 4
     assert claims["D1-1"]["notebook"] == "01_tiny" and claims["D1-1"]["profile"] == "quick"
 
-    page = (home / "reports" / "01_tiny.html").read_text()
+    page = (reports / "01_tiny.html").read_text()
     assert "With 4 workers it holds." in page  # the box on top
     assert "<math" in page and "\\frac" not in page.split("<main>")[1].split("annotation")[0]
     assert 'class="plotly-graph-div"' in page and page.count('src="plotly.min.js"') == 1
@@ -41,16 +69,15 @@ def test_reproduce_writes_report_index_and_claims(home):
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert re.findall(r"https?://(?!www\.w3\.org)\S+", outside) == []
 
-    index = (home / "reports" / "index.html").read_text()
+    index = (reports / "index.html").read_text()
     assert 'href="01_tiny.html#claim-D1-1"' in index and "✔ 2 hold" in index
     assert "All works. With 4 workers it holds. Very. Here." in index
     assert "Profile quick, 20" in index and "cores, " in index
     assert "<strong>h-best, h-worst</strong>" in index
 
 
-def test_a_caption_that_code_made_looks_like_one_of_markdown(home):
-    assert aft("reproduce").exit_code == 0
-    page = (home / "reports" / "01_tiny.html").read_text()
+def test_a_caption_that_code_made_looks_like_one_of_markdown(reports):
+    page = (reports / "01_tiny.html").read_text()
     main = re.sub(r"cell-id=\w+", "", page.split("<main>")[1])
     of_markdown, of_code = main.split('<div class="cell', 1)[1].split("celltag_caption")[1:]
     assert of_code.split("At <math")[0] == of_markdown.split("Squares.")[0]
@@ -128,26 +155,19 @@ def test_a_kernel_that_dies_is_reported(home):
     assert done.exit_code == 1 and "the kernel died" in done.output
 
 
-def test_a_run_leaves_the_environment_of_this_process_alone(home, monkeypatch):
+def test_a_run_leaves_the_environment_of_this_process_alone(reproduced, reports):
     """Several notebooks run at a time in threads of one process."""
-    monkeypatch.delenv("PLOTLY_RENDERER", raising=False)
-    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
-    asked = "import os\nprint(os.environ['PLOTLY_RENDERER'], os.environ['PYTHONWARNINGS'])"
-    write_notebook(home, [*GOOD, nbformat.v4.new_code_cell(asked)])
-    before = dict(os.environ)
-    assert aft("reproduce").exit_code == 0
-    assert {**os.environ, "PYTEST_CURRENT_TEST": ""} == {**before, "PYTEST_CURRENT_TEST": ""}
-    page = (home / "reports" / "01_tiny.html").read_text()
-    assert "plotly_mimetype ignore::FutureWarning" in page
+    _, before, after = reproduced
+    assert after == before
+    assert "plotly_mimetype ignore::FutureWarning" in (reports / "01_tiny.html").read_text()
 
 
-def test_a_run_leaves_no_scratch_behind(home, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
-    (tmp_path / "scratch").mkdir()
-    made = "from aftlib.core.paths import FreshFolders\n(FreshFolders() / 'x').mkdir()"
-    write_notebook(home, [*GOOD, nbformat.v4.new_code_cell(made)])
-    assert aft("reproduce").exit_code == 0
-    assert list((tmp_path / "scratch").glob("aft-*/x-*")) == []
+def test_a_run_leaves_no_scratch_behind(reports):
+    assert list((reports.parents[1] / "scratch").glob("aft-*/x-*")) == []
+
+
+def test_a_quick_run_leaves_what_git_keeps(reports):
+    assert [(reports / name).read_text() for name in ("README.md", "full.json")] == [STORED] * 2
 
 
 @pytest.mark.parametrize(
@@ -195,14 +215,6 @@ def test_the_name_of_a_run_is_legible_and_differs_with_every_parameter():
     assert all(re.fullmatch(r"[\w.+=-]+", name) for name in names)
     assert cli.name_run(notebook, dict(reversed(many.items())))[-8:] == names[-2][-8:]
     assert cli.name_run(Path("other", "01_tiny.ipynb"), many) != names[-2]
-
-
-def test_a_full_run_with_a_failure_is_not_kept(home):
-    assert aft("reproduce", "--profile", "full").exit_code == 0
-    before = (home / "reports" / "full.json").read_text()
-    write_notebook(home, BAD)
-    assert aft("reproduce", "--profile", "full").exit_code == 1
-    assert (home / "reports" / "full.json").read_text() == before
 
 
 def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):

@@ -13,7 +13,7 @@ from aftlib.command import front
 from aftlib.command.batch import collect_claims
 from aftlib.notebook.claims import Claim, Finding
 from aftlib.notebook.scorecard import ClaimRecord
-from tests.command.conftest import aft
+from tests.command.conftest import BAD, aft, write_notebook
 
 ODD = "|O| = 1\nis \\ <b>"
 
@@ -78,28 +78,28 @@ def test_missing_numbers_are_named_below_the_table(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [[], ["--profile", "full", "--only", "D1"]])
-def test_only_a_whole_full_run_writes_what_git_keeps(home, arguments):
+def test_only_a_whole_full_run_without_failure_stores_records_with_their_texts_and_origin(home):
     stored = [home / "reports" / name for name in ("README.md", "full.json")]
     stored[0].parent.mkdir()
     for file in stored:
         file.write_text('{"claims": []}')
-    assert aft("reproduce", *arguments).exit_code == 0
+    assert aft("reproduce", "--profile", "full", "--only", "D1").exit_code == 0
     assert [file.read_text() for file in stored] == ['{"claims": []}'] * 2
     assert (home / "reports" / "index.html").is_file()
 
-
-@pytest.mark.slow
-def test_a_full_run_stores_records_with_their_texts_and_origin(home):
     done = aft("reproduce", "--profile", "full")
-    assert done.exit_code == 0 and "Scorecard: " in done.output
-    full = json.loads((home / "reports" / "full.json").read_text())
-    card = (home / "reports" / "README.md").read_text()
+    assert done.exit_code == 0 and "Scorecard: " in done.output and "done already" in done.output
+    card, text = (file.read_text() for file in stored)
+    full = json.loads(text)
     assert card == front.write_card(full)
     assert full["date"] and "cores, " in full["origin"]
     assert full["claims"][0]["quote"] == "Workers <scale>."
     assert "**D1.** All works. With 4 workers it holds. Very. Here." in card
     assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 (bound ours) |" in card
+
+    write_notebook(home, BAD)
+    assert aft("reproduce", "--profile", "full").exit_code == 1
+    assert [file.read_text() for file in stored] == [card, text]
 
 
 def test_a_notebook_that_failed_or_has_another_profile_is_no_full_run():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import nbformat
 import pytest
+from nbformat.v4 import new_notebook
 
 from aftlib.command import light
 from aftlib.command.light import draw_pictures, write_light
@@ -39,7 +41,10 @@ def test_pages_of_a_full_run_have_pictures_and_no_script(home, browser):
 
 
 def test_another_profile_is_refused(home, browser):
-    assert aft("reproduce", "--profile", "smoke").exit_code == 0
+    smoke = home / "reports" / "01_tiny.ipynb"
+    smoke.parent.mkdir()
+    about = {"aft": {"profile": "smoke", "started": "2026-01-31", "machine": "", "commit": ""}}
+    nbformat.write(new_notebook(metadata=about), smoke)
     with pytest.raises(ValueError, match="must be of one full run, got 1 notebooks of profile smo"):
         write_light(home / "reports", home / "reports" / "full")
     assert not (home / "reports" / "full").exists()

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.experiments import TROUBLES, backtest_set, trouble_shares, troubles
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
 
@@ -72,13 +71,6 @@ def test_many_sensors_are_cut_off(plan):
     assert figures.details(many, "°C").to_html().count("<tr>") == figures.LISTED + 1
 
 
-def test_troubles_are_drawn_with_and_without_the_guard():
-    table = trouble_shares(troubles(600, 0.05, 1))
-    drawn = figures.troubles(table, 0.05)
-    assert len(drawn.data) == 3 * 2 * 2
-    assert {*TROUBLES} <= {note.text for note in drawn.layout.annotations}  # no "trouble=drift"
-
-
 def test_the_caption_of_troubles_follows_from_the_streams():
     table = pd.DataFrame(
         {
@@ -93,16 +85,6 @@ def test_the_caption_of_troubles_follows_from_the_streams():
     assert "guaranteed: 90 %" in text
     assert "the guard certifies 25 %, 90 % of these within ε" in text
     assert "the baseline model certifies 100 %, 30 % of these within ε" in text
-
-
-def test_the_caption_of_real_sets_says_where_the_guard_loses():
-    beijing, wind = (backtest_set(name, 0.05) for name in ("beijing_pm25", "irish_wind"))
-    text = figures.about_sets([beijing, wind]).markdown
-    assert "Always estimating errs too often on 1 of 2 rows" in text
-    assert "fewer windows than hindsight on Beijing's stations (10 samples)." in text
-    assert "on Irish wind (10 samples): 94.18 % of 558 certified windows" in text
-    table = figures.compare_sets([beijing, wind]).to_html()
-    assert "+4.6" in table and "−4.6" in table and "64.6 %" in table
 
 
 def test_peers_are_drawn_at_the_real_sets_with_scaled_intervals():

@@ -9,6 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from aftlib.core.windows import AGGREGATES
+from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.cautions import data_cautions
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
@@ -36,9 +37,25 @@ def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
     return pd.DataFrame(values, time, [f"s{i}" for i in range(n)])
 
 
+QUESTION = {"epsilon_sd": 0.3, "workers": 3, "t_sla": "60s", "fixed_ms": 1e3}
+
+
 @pytest.fixture(scope="module")
 def made():
-    return plan(sensors(), epsilon_sd=0.3, workers=3)
+    return plan(sensors(), **QUESTION)
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    return plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN, read_rate=1.0)
+
+
+@pytest.fixture
+def short_back_test(monkeypatch):
+    """Test few windows, where no guarantee is looked at."""
+    monkeypatch.setattr(backtest, "WARM_UP", 20)
+    monkeypatch.setattr(backtest, "MOST_SCORED", 200)
+    monkeypatch.setattr("aftlib.sensor_plans.plan.REMEMBERED", 100)
 
 
 def test_the_plan_comes_back_from_its_file(made, tmp_path):
@@ -73,7 +90,7 @@ def test_a_stream_begins_with_what_the_guard_of_the_back_test_learned(tmp_path):
     assert (errors <= promise.limits).mean() > 0.95
     assert promise.guard(start=frame.index[5003].value // 1000)._guards.state.phase == 500.3
     assert promise.width == 10 * hour
-    assert plan(frame.reset_index(drop=True), epsilon_sd=0.3).learned is None
+    assert plan(frame[:400].reset_index(drop=True), epsilon_sd=0.3).learned is None
 
 
 def places(value, path=()):
@@ -86,14 +103,14 @@ def places(value, path=()):
             yield from places(part, (*path, key))
 
 
-def test_each_missing_or_damaged_field_is_named(tmp_path):
-    made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN, read_rate=1.0)
-    stored = json.loads(made.to_json())
+def test_each_missing_or_damaged_field_is_named(grouped):
+    text = grouped.to_json()
+    stored = json.loads(text)
     by_sensor = ("epsilon", "problems")
     fields = [path for path in places(stored) if not {*by_sensor} & {*path[:-1]}]
     assert len(fields) > 80
     for *path, last in fields:
-        damaged = json.loads(made.to_json())
+        damaged = json.loads(text)
         part = damaged
         for key in path:
             part = part[key]
@@ -142,7 +159,7 @@ def test_days_are_seasonal_periods_and_noise_has_none():
     assert find_seasons(aggregate(noise, 5, "mean"), 5, pd.Timedelta("1h")) == []
 
 
-def test_a_replay_set_that_fails_its_back_test_is_not_offered():
+def test_a_replay_set_that_fails_its_back_test_is_not_offered(short_back_test):
     good = plan(sensors(), epsilon_sd=0.15)
     assert 1 <= len(good.replay[0].sensors) < 7
     assert good.replay_within >= 0.95 and not good.read_everything
@@ -153,7 +170,7 @@ def test_a_replay_set_that_fails_its_back_test_is_not_offered():
     assert "Replay: read everything again" in report_text(drifted)
 
 
-def test_all_parts_of_a_plan_have_one_recovery_time():
+def test_all_parts_of_a_plan_have_one_recovery_time(short_back_test):
     made = plan(sensors(2000), epsilon_sd=0.3, workers=3, read_rate=1.0, t_sla="2h")
     per_sample = made.question.per_tuple_ms / 1e3
     assert per_sample == pytest.approx(9.332e-7 + 1 / (1 - 7 / 3600))
@@ -169,7 +186,7 @@ def test_all_parts_of_a_plan_have_one_recovery_time():
         plan(sensors(2000), epsilon_sd=0.3, read_rate=0.001)
 
 
-def test_checkpoints_keep_the_limit():
+def test_checkpoints_keep_the_limit(short_back_test):
     made = plan(
         sensors(2000), epsilon_sd=0.05, t_sla="20s", fixed_ms=0.0, window=12, read_rate=1.002
     )
@@ -189,8 +206,8 @@ def apart(values):
 GIVEN = {"s0": "hall", "s1": "hall", "s2": "roof", "s3": "A", "s4": "A", "s5": "B", "s6": "B"}
 
 
-def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
-    made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN)
+def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it(grouped):
+    made = grouped
     assert made.assignment == (("s0", "s1"), ("s2",), ("s3", "s4"), ("s5", "s6"))
     assert [machine.name for machine in made.machines] == ["hall", "roof", "A", "B"]
     assert set(made.machines[2].problems) == {"s3", "s4"}
@@ -254,16 +271,16 @@ def test_one_outage_is_drawn_with_the_truth(made):
             assert off <= 3 * sensor.half_width[t] and off != 0
 
 
-def test_an_outlier_does_not_scale_epsilon():
+def test_an_outlier_does_not_scale_epsilon(short_back_test):
     rows = sensors().iloc[:, 0].to_numpy()[:3000].reshape(-1, 10).mean(axis=1)
     wild_frame = sensors(change=lambda v: v.__setitem__((1024, 1), 1048))
-    clean, scaled = (
-        plan(frame, epsilon_sd=0.3).question.epsilon for frame in (sensors(), wild_frame)
+    on_frame = sensors(change=lambda v: v[::80, 1].__iadd__(1000))  # another state, no outlier
+    clean, scaled, on = (
+        plan(frame, epsilon_sd=0.3).question.epsilon for frame in (sensors(), wild_frame, on_frame)
     )
     assert scaled["s1"] == pytest.approx(clean["s1"], rel=0.02)
     assert clean["s0"] == pytest.approx(0.3 * np.std(rows))
-    on_frame = sensors(change=lambda v: v[::80, 1].__iadd__(1000))  # another state, no outlier
-    assert plan(on_frame, epsilon_sd=0.3).question.epsilon["s1"] > 10 * clean["s1"]
+    assert on["s1"] > 10 * clean["s1"]
 
 
 def cautions_of(frame):
@@ -340,7 +357,7 @@ def test_sensors_that_wander_together_do_not_shift():
 def test_a_sensor_like_no_other_is_not_compared_with_others_that_drift():
     frame = sensors(change=lambda v: v.__iadd__(np.linspace(0, 50, len(v))[:, None]))
     frame["s4"] = np.random.default_rng(9).normal(size=len(frame))
-    cautions = plan(frame, epsilon_sd=0.3).cautions
+    cautions = cautions_of(frame)
     assert not any(line.startswith("Level shift") for line in cautions), cautions
 
 
@@ -353,21 +370,19 @@ def test_a_late_sensor_is_named_as_such_instead_of_a_larger_epsilon():
     assert not any(line.startswith("ε is too small") for line in cautions)
 
 
-def test_a_guard_that_fails_its_back_test_is_not_recommended():
+def test_a_guard_that_fails_its_back_test_is_not_recommended(made):
     def change(values):
         values[3000:] = 3 * np.random.default_rng(5).normal(size=(3000, 7))
 
-    question = {"epsilon_sd": 0.3, "workers": 2, "t_sla": "60s", "fixed_ms": 1e3}
-    good = plan(sensors(), **question)
-    assert good.criteria.pays_below > 0
-    made = plan(sensors(change=change), **question, read_rate=0.9 * good.criteria.pays_below)
-    assert made.backtest.score.interval[1] < 0.95 and made.backtest.score.certified > 0
-    assert made.worth.recommended == "exact recovery" and made.criteria.pays_below == 0
-    assert any(line.startswith("Back-test: only ") for line in made.cautions)
+    assert made.criteria.pays_below > 0
+    bad = plan(sensors(change=change), **QUESTION, read_rate=0.9 * made.criteria.pays_below)
+    assert bad.backtest.score.interval[1] < 0.95 and bad.backtest.score.certified > 0
+    assert bad.worth.recommended == "exact recovery" and bad.criteria.pays_below == 0
+    assert any(line.startswith("Back-test: only ") for line in bad.cautions)
 
 
 @pytest.mark.parametrize(("gaps", "count"), [(0.0, 30), (0.3, 30), (0.3, 10)])
-def test_what_the_others_explain_is_true_of_new_rows_too(gaps, count):
+def test_what_the_others_explain_is_true_of_new_rows_too(short_back_test, gaps, count):
     """A fit to few windows explained five points more than is true, with gaps nine."""
     rng = np.random.default_rng(5)
     loadings = rng.normal(size=(count, 3))
@@ -393,7 +408,7 @@ def test_the_smallest_useful_epsilon_is_useful():
     def lonely(values):
         values[:, 4] = np.random.default_rng(9).normal(size=len(values))
 
-    frame = sensors(12_000, change=lonely)
+    frame = sensors(8000, change=lonely)
     rows = plan(frame, epsilon_sd=0.2).sensors
     assert rows[4].certified[0] < 0.05
     enough = {sensor.name: 1.15 * sensor.least_epsilon for sensor in rows}

@@ -132,10 +132,13 @@ def test_samples_of_another_covariance_leave_the_rates_open(grid, monkeypatch, v
         return true(block_model(covariance=0.85), rows, seed)
 
     monkeypatch.setattr(experiments, "draw", other_data)
-    other = experiments.grid(None, NotebookParameters(**SETTINGS))
+    few = {"workers": [6, 12], "epsilons": [0.7, 0.8]}
+    other = experiments.grid(None, NotebookParameters(**SETTINGS | few))
     changed = verdicts(other)
     assert changed["D1-3"] == changed["D1-4"] == OPEN
-    np.testing.assert_array_equal(other["rate"], grid["rate"])
+    same = grid[grid["workers"].isin(few["workers"]) & grid["epsilon"].isin(few["epsilons"])]
+    assert verdicts(same)["D1-3"] == HOLDS
+    np.testing.assert_array_equal(other["rate"], same["rate"])
 
 
 def test_where_nothing_is_estimable_nothing_is_judged(grid, verdicts):
