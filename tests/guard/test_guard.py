@@ -509,6 +509,18 @@ def test_bytes_of_another_version_are_refused():
         Guard.from_bytes(pack_arrays(**fields))
 
 
+@pytest.mark.parametrize("change", ["horizons", "name"])
+def test_bytes_of_another_layout_are_refused(change):
+    """As if the layout had changed without the version: a row of another size, or another part."""
+    fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
+    if change == "horizons":
+        fields["rows"] = unpack_arrays(Guard(WORKERS, 0.8, 0.05, horizons=2).to_bytes())["rows"]
+    else:
+        fields["rows"].dtype.names = ["other", *fields["rows"].dtype.names[1:]]
+    with pytest.raises(ValueError, match=f"data holds no guard of version {VERSION}, got Cannot"):
+        Guard.from_bytes(pack_arrays(**fields))
+
+
 def test_a_copy_has_a_state_of_its_own():
     guard = Guard(WORKERS, 0.8, 0.05)
     guard.update(LABELLED[:50].to_numpy())

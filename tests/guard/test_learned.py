@@ -1,5 +1,7 @@
 """What a guard learned: another one begins with it, and changed rules keep it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -140,6 +142,20 @@ def test_the_text_comes_back_and_damage_is_found():
             Learned.from_text(text[:place] + letter + text[place + 1 :])
     with pytest.raises(ValueError, match="checksum"):
         Learned.from_text(text[: len(text) // 2 // 4 * 4])
+
+
+@pytest.mark.parametrize("change", ["more", "fewer"])
+def test_a_text_with_other_parts_is_refused(change):
+    """It is not damaged: a version with more or fewer arrays wrote it."""
+    learned = trained(stream(20)).learned(NAMES, {})
+    arrays = dict(learned.arrays)
+    if change == "more":
+        arrays["other"] = np.zeros(1)
+    else:
+        del arrays["level"]
+    text = replace(learned, arrays=arrays).to_text()
+    with pytest.raises(ValueError, match="its parts are those of another version.: make a new"):
+        Learned.from_text(text)
 
 
 def test_what_was_learned_does_not_change_with_the_guard():

@@ -155,6 +155,8 @@ def test_what_a_predictor_lacks_is_named():
         Guard.from_bytes(stored)
     with pytest.raises(ValueError, match="predictor must be given if and only if"):
         Guard.from_bytes(Guard(WORKERS, 0.8, 0.05).to_bytes(), Others())
+    with pytest.raises(ValueError, match="got Stateless without to_bytes, from_bytes: add them"):
+        Guard.from_bytes(stored, Stateless())
 
 
 def test_a_stream_has_a_predictor_by_its_name_and_goes_on_after_a_restart():
