@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +108,21 @@ def test_rows_that_a_crash_left_half_changed_are_not_found(tmp_path, broken):
     assert not broken or left.states["next"].tolist() == [-7]
 
 
+def test_guards_that_a_process_could_not_publish_whole_are_not_found(monkeypatch, tmp_path):
+    """As on a full disk, or when it is killed: the file has a part of what leads to the memory."""
+    write_text = Path.write_text
+
+    def write_part(file, text):
+        write_text(file, text[:3])
+        raise OSError("no space left")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(Path, "write_text", write_part)
+        with pytest.raises(OSError, match="no space left"):
+            GuardCache(ROOMY, tmp_path).keep(guards_of(10))
+    assert take(GuardCache(ROOMY, tmp_path), guards_of(10)) is None
+
+
 def test_guards_of_a_process_that_has_ended_are_not_found(tmp_path):
     cache = GuardCache(ROOMY, tmp_path)
     with Process(tmp_path) as other:
@@ -162,6 +178,7 @@ def test_a_full_cache_drops_any_bucket_of_its_process(tmp_path):
         for rounds in range(1, 10):
             cache.keep(guards_of(rounds))
             assert cache.nbytes == min(rounds, 3) * SIZE
+            assert len(os.listdir(tmp_path)) == 1 + min(rounds, 3)  # and files are removed
         there = [take(cache, guards_of(rounds)) is not None for rounds in range(1, 11)]
     assert sum(there[:9]) == 3 and there[8:] == [True, True]
     assert there[6:9] != [True, True, True]  # if it dropped the oldest ones

@@ -13,7 +13,16 @@ from aftlib.core.planfile import StreamPlan
 from aftlib.streaming import keyed
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.promise import fixed_part
-from aftlib.streaming.rows import Arranged, arrange, frame_of, rows_of
+from aftlib.streaming.rows import (
+    MOST_SENSORS,
+    STATES,
+    TALLY,
+    Arranged,
+    arrange,
+    frame_of,
+    rows_of,
+    tally_of,
+)
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
@@ -123,6 +132,8 @@ def test_a_partial_window_has_its_own_half_width():
     np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
     np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
     assert table["samples"].tolist() == [5, 4, 3, 2]
+    exactly = Promise(**TERMS | {"epsilon": table["half_width"].iloc[1]}, samples=5)
+    assert processed(KeyedGuards(exactly), rows)[0]["state"].iloc[1] == "estimated"
     total, _ = processed(KeyedGuards(Promise(**TERMS, samples=5, query="sum", share=0.2)), rows)
     np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
     np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
@@ -135,6 +146,35 @@ def test_a_partial_window_counts_as_missing_if_the_promise_takes_whole_windows_o
     table, _ = processed(KeyedGuards(Promise(**TERMS, samples=5, share=1)), rows)
     assert table["state"].tolist() == ["exact", "lost", "lost", "exact"]
     np.testing.assert_array_equal(table["value"], [1, np.nan, np.nan, 1])
+
+
+def test_a_single_sample_says_nothing_of_a_windows_error():
+    """Not even with a variance of 0, which one sample always has where it is divided by m."""
+    rows = long(np.ones((1, 4))).assign(samples=1, variance=0.0)
+    table, _ = processed(KeyedGuards(Promise(**TERMS, samples=5, share=0.2)), rows)
+    assert table["state"].tolist() == ["lost"] * 4
+    assert table["half_width"].isna().all()
+
+
+@pytest.mark.parametrize("sensors", [4, MOST_SENSORS, MOST_SENSORS + 1])
+def test_the_tally_counts_rows_and_has_those_of_each_sensor_if_there_are_few(sensors):
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({
+        "sensor": np.tile(np.arange(sensors), 10),
+        "state": rng.choice(STATES, 10 * sensors, p=[0.5, 0.3, 0.2]),
+        "samples": rng.integers(0, 3, 10 * sensors),
+        "recoverable": rng.integers(0, 3, 10 * sensors),
+    })  # fmt: skip
+    audit = rng.random((3, sensors))
+    tally = tally_of({name: table[name].to_numpy() for name in table}, audit)
+    states = [(table["state"] == name).sum() for name in STATES]
+    others = [(table["samples"] == 0).sum(), (table["recoverable"] > 0).sum()]
+    expected = [*states, *others, *audit.sum(axis=1)]
+    np.testing.assert_allclose(tally[: len(TALLY)], expected)
+    estimated = (table["state"] == "estimated").groupby(table["sensor"]).sum()
+    by_sensor = np.column_stack([np.full(sensors, 10), estimated, *audit[:2]])
+    expected = by_sensor.ravel() if sensors <= MOST_SENSORS else []
+    np.testing.assert_array_equal(tally[len(TALLY) :], expected)
 
 
 @pytest.mark.parametrize("query", ["max(value)", "count(value)"])
@@ -226,7 +266,8 @@ def test_wild_and_missing_values_do_not_end_a_stream(value):
     rows.loc[rows["value"] == 5e99, "value"] = None
     table, _ = processed(KeyedGuards(PROMISE), rows)
     assert len(table) == 4 * 200
-    assert table.loc[table["state"] == "exact", "value"].notna().all()
+    exact = table.loc[table["state"] == "exact", "value"]
+    assert (exact.abs() < 1e100).all()  # larger ones, and NaN, are no measurements
 
 
 @pytest.mark.parametrize(
