@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from aftlib.command.documents import DOCUMENTS
 from aftlib.command.front import STORED, write_card
 from aftlib.notebook.claims import not_run
 from aftlib.notebook.scorecard import ClaimRecord
+from tests.command.test_documents import verdicts_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "reports" / "full"
@@ -74,6 +76,27 @@ def test_the_static_part_of_a_computed_condition_is_compared():
 
 def test_the_stored_records_are_those_of_all_claims():
     assert {*LINES} == {claim.id for claim in CLAIMS}
+
+
+def test_the_stored_scorecard_has_the_recorded_verdicts_and_readme_counts_them():
+    """Of a claim that depends on measured time, a run may decide less or else than its record."""
+    recorded = {claim.id: claim.recorded for claim in CLAIMS}
+    card = verdicts_of((ROOT / "reports" / "README.md").read_text(), 2)
+    exact = {claim.id for claim in CLAIMS if not claim.timed}
+    assert {*card} == {*recorded}
+    assert {id: card[id] for id in exact} == {id: recorded[id] for id in exact}
+
+    counts = Counter(card[claim.id] for claim in CLAIMS if not claim.project)
+    text = " ".join((ROOT / "README.md").read_text().split())
+    said = re.search(
+        r"documents' (\d+) claims (\d+) hold, (\d+) hold under a condition, (\d+) do not hold"
+        r"(?:, (\d+) (?:is|are) open)?",
+        text,
+    )
+    numbers = [int(number or 0) for number in said.groups()]
+    assert numbers == [counts.total(), *(counts[word] for word in ("holds", "holds if"))] + [
+        counts[word] for word in ("does not hold", "open")
+    ]
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.html")), ids=lambda page: page.name)
