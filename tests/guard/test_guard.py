@@ -493,6 +493,13 @@ def test_bytes_of_something_else_are_refused(data):
         Guard.from_bytes(data)
 
 
+def test_damaged_bytes_are_refused_whatever_reading_them_raises():
+    data = bytearray(Guard(WORKERS, 0.8, 0.05).to_bytes())
+    data[data.rindex(b"PK\x01\x02") + 6] = 109  # the version of zip that is needed to read it
+    with pytest.raises(ValueError, match="data holds no guard .* zip file version 10.9"):
+        Guard.from_bytes(bytes(data))
+
+
 @pytest.mark.parametrize("part", ["names", "workers", "rows"])
 def test_bytes_of_a_guard_without_a_part_are_refused(part):
     fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
