@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 GROWTH_EVERY_S = 20
 LIFETIMES_S = (30, 20, 20, 30, 40, 60)
-"""How long the first drivers run; the last one runs until the end, to watch its memory."""
+"""How long the first drivers run, if that is at most half of the soak; the last one runs until the
+end, to watch its memory."""
 MOST_FAILED = 5
 """Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
 again and again. Such a driver is started again like a killed one."""
@@ -88,7 +89,7 @@ def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]
                 sensors = stream.after if drivers else stream.before
                 driver = subprocess.Popen(command(place, stream, sensors), cwd=ROOT)
                 killed = min(drivers - failed, len(lifetimes_s) - 1)
-                until = time.monotonic() + lifetimes_s[killed]
+                until = time.monotonic() + min(lifetimes_s[killed], seconds / 2)
                 drivers += 1
                 next_kill = time.monotonic() + kill_every_s
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
@@ -104,8 +105,7 @@ def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]
                 kills += kill_worker(rng)
                 next_kill += kill_every_s
             # sensors join only if the first driver, which lacks them, has emitted windows
-            emitted = drivers > 1 or any((place / "windows").glob("*.parquet"))
-            if time.monotonic() > until and emitted:
+            if time.monotonic() > until and kills and (drivers > 1 or has_committed(place)):
                 stop(driver)
                 driver = None
             time.sleep(0.5 + 0.003 * more)
@@ -120,6 +120,12 @@ def feed_and_kill(seconds: float, place: Path, stream: Stream) -> dict[str, int]
         "worker_kills": kills,
         "ended_by_themselves": failed,
     }
+
+
+def has_committed(place: Path) -> bool:
+    """Whether a micro-batch that emitted windows has ended: a kill undoes one that has not."""
+    batches = (place / "windows" / "_spark_metadata").glob("[0-9]*")
+    return any('"path"' in batch.read_text() for batch in batches)
 
 
 def growth(place: Path) -> dict[str, Any]:

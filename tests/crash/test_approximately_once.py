@@ -143,8 +143,8 @@ def test_a_worker_that_hides_its_loss_is_caught(tmp_path):
 
 @pytest.mark.long
 def test_a_coordinator_that_writes_a_micro_batch_twice_is_caught(rocksdb, tmp_path):
-    stream = Stream(tmp_path, seed=2, steps=270)
-    stream.run(range(1, 271))
+    stream = Stream(tmp_path, seed=2, steps=150)
+    stream.run(range(1, 151))
     stream.stop()
     assert processes.run(driver, tmp_path, 1) == processes.KILLED
     query = driver.start_careless(rocksdb, tmp_path)

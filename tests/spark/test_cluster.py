@@ -62,10 +62,11 @@ GROUPS_AND_NOTEBOOK = """\
     from tests.streaming.test_stream import now, reader, run
 
     place = Path(sys.argv[1])
-    stream = reader(session("groups"), place.parent / "in")
+    spark = session("groups", **{"spark.sql.shuffle.partitions": "2"})  # one per worker
+    stream = reader(spark, place.parent / "in")
     rows, _ = run(recoverable(stream, promise(), group="site", now=now()), place)
     rows.to_parquet(place / "table.parquet")
-    session().stop()
+    spark.stop()
     others = {name: json.dumps(value) for name, value in OTHER["01_approximately_once"].items()}
     (job,) = plan_jobs(place, "smoke", ["01"], others)
     print(json.dumps([claim.model_dump() for claim in run_job(job).claims]))
@@ -135,7 +136,12 @@ def cluster(folder: Path) -> Iterator[str]:
 
 def run_on(master: str, program: str, place: Path) -> str:
     """Run a program with a place of its own; what it prints."""
-    own = {"AFT_MASTER": master, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    own = {
+        "AFT_MASTER": master,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": f'{UNOPTIMIZED} "-Dspark.executor.extraJavaOptions={UNOPTIMIZED}"',
+    }
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), str(place)],
         env=os.environ | own, capture_output=True, text=True, timeout=500, check=False,
