@@ -1,8 +1,9 @@
-"""A driver to be killed: a stream of files through the guard, into a table of windows.
+"""A driver to be killed: two streams of files through the guard, into tables of windows.
 
-python -m tests.crash.guard_driver DIRECTORY BATCH [nearest]
+python -m tests.crash.guard_driver DIRECTORY DIRECTORY_OF_NEAREST
 
-It kills itself after it has written that micro-batch's windows, before Spark commits them.
+It kills itself after it has written the windows of micro-batch `KILL_IN` of both streams, before
+Spark commits them. The second stream has another aggregate and predictor.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pandas as pd
@@ -132,17 +135,17 @@ def promise_of(spark: SparkSession, directory: Path, nearest: bool) -> Promise:
 def run(
     spark: SparkSession,
     directory: Path,
-    kill_driver_in: int | None = None,
-    kill_workers_in: int | None = None,
     nearest: bool = False,
+    kill_workers: bool = False,
+    kill_driver: Callable[[], object] | None = None,
 ) -> pd.DataFrame:
     """Stream what is left of the files in `incoming` beside the directory; all windows so far.
 
-    The driver, or all Python workers, are killed in the micro-batch of that number.
+    The driver, or all Python workers, are killed in the micro-batch `KILL_IN`.
     """
 
     def write(batch: DataFrame, number: int) -> None:
-        if number == kill_workers_in:
+        if kill_workers and number == KILL_IN:
             kill = partial(kill_workers_once, marker=directory / "workers-killed")
             batch = batch.mapInPandas(kill, batch.schema)
         rows = batch.drop("window_time").toPandas()
@@ -153,8 +156,8 @@ def run(
             marks = ", ".join("?" * len(rows.columns))
             values = rows.astype(object).itertuples(index=False)
             table.executemany(f"INSERT OR REPLACE INTO windows VALUES ({marks})", values)
-        if number == kill_driver_in:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if kill_driver and number == KILL_IN:
+            kill_driver()
 
     spark.conf.set(PROVIDER, ROCKSDB)
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
@@ -168,8 +171,20 @@ def run(
         return pd.read_sql("SELECT * FROM windows ORDER BY start, sensor", table)
 
 
+def run_both(spark: SparkSession, directory: Path, of_nearest: Path) -> None:
+    """Run both streams, and kill this process once both have written the micro-batch."""
+    written = Barrier(2, partial(os.kill, os.getpid(), signal.SIGKILL), timeout=600)
+    with ThreadPoolExecutor(2) as pool:
+        streams = [
+            pool.submit(run, spark, directory, kill_driver=written.wait),
+            pool.submit(run, spark, of_nearest, nearest=True, kill_driver=written.wait),
+        ]
+    for stream in streams:
+        stream.result()
+
+
 if __name__ == "__main__":
     from aftlib.spark.session import session
 
     running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
-    run(running, Path(sys.argv[1]), int(sys.argv[2]), nearest="nearest" in sys.argv[3:])
+    run_both(running, *map(Path, sys.argv[1:]))

@@ -29,21 +29,32 @@ def session(rocksdb):
     cloudpickle.unregister_pickle_by_value(driver)
 
 
-@pytest.mark.versions
-def test_a_killed_driver_and_killed_workers_change_no_row(session, tmp_path, monkeypatch):
-    names = ("killed", "whole", "workers", "broken")
-    killed, whole, workers, broken = (tmp_path / name for name in names)
-    for directory in (killed, whole, workers):
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory):
+    """A folder with the streams "mean" and "nearest", whose driver was killed."""
+    folder = tmp_path_factory.mktemp("streams")
+    killed = [folder / name for name in ("mean", "nearest")]
+    for directory in killed:
         directory.mkdir()
-    driver.prepare(tmp_path / "incoming")
+    driver.prepare(folder / "incoming")
+    assert run(driver, *killed) == KILLED
+    return folder
+
+
+@pytest.mark.versions
+def test_a_killed_driver_and_killed_workers_change_no_row(session, streams, monkeypatch):
+    killed, whole, workers, broken = (
+        streams / name for name in ("mean", "whole", "workers", "broken")
+    )
+    for directory in (whole, workers):
+        directory.mkdir()
     expected = driver.run(session, whole)
     assert (expected["state"] == "estimated").sum() >= 3
 
-    assert run(driver, killed, driver.KILL_IN) == KILLED
     shutil.copytree(killed, broken)
     pd.testing.assert_frame_equal(driver.run(session, killed), expected)
 
-    windows = driver.run(session, workers, kill_workers_in=driver.KILL_IN)
+    windows = driver.run(session, workers, kill_workers=True)
     assert (workers / "workers-killed").exists()
     pd.testing.assert_frame_equal(windows, expected)
 
@@ -52,21 +63,17 @@ def test_a_killed_driver_and_killed_workers_change_no_row(session, tmp_path, mon
     assert not driver.run(session, broken).equals(expected)
 
 
-def test_a_killed_driver_changes_no_row_of_another_aggregate_and_predictor(session, tmp_path):
+def test_a_killed_driver_changes_no_row_of_another_aggregate_and_predictor(session, streams):
     """The rows are those of one guard of the windows' ranges by NumPy, bit for bit."""
-    directory = tmp_path / "killed"
-    directory.mkdir()
-    driver.prepare(tmp_path / "incoming")
-    assert run(driver, directory, driver.KILL_IN, "nearest") == KILLED
-    rows = driver.run(session, directory, nearest=True)
+    rows = driver.run(session, streams / "nearest", nearest=True)
     assert (rows["state"] == "estimated").sum() >= 3
 
-    samples = pd.concat(map(pd.read_parquet, (tmp_path / "incoming").glob("*.parquet")))
+    samples = pd.concat(map(pd.read_parquet, (streams / "incoming").glob("*.parquet")))
     start = samples["time"].dt.floor("5min")
     groups = samples.assign(start=start).groupby(["start", "sensor"])["value"]
     windows = groups.agg(value=lambda values: np.ptp(values.to_numpy()), samples="count")
     windows = in_microseconds(windows.reset_index().assign(variance=np.nan))
-    promise = driver.promise_of(session, directory, nearest=True)
+    promise = driver.promise_of(session, streams / "nearest", nearest=True)
     whole = windows[windows["start"] < windows["start"].max()]
     expected, _ = processed(KeyedGuards(promise), whole)
     columns = ["sensor", "state", "value", "half_width", "samples", "recoverable"]

@@ -39,7 +39,7 @@ def check(store, log):
     windows = range(0, log.steps, driver.WINDOW)
     assert sorted(results) == sorted((w, key) for w in windows for key in log.names)
     assert {r.samples for r in results.values()} == {driver.WINDOW}
-    true = log.read(None, 0, log.steps).reshape(driver.WINDOWS, driver.WINDOW, -1).mean(axis=1)
+    true = log.read(None, 0, log.steps).reshape(-1, driver.WINDOW, len(log.names)).mean(axis=1)
     for i, w in enumerate(windows):
         for k, key in enumerate(log.names):
             result = results[w, key]
@@ -69,7 +69,7 @@ def test_spark_drivers_killed(spark, tmp_path, seed):
     In a full series also during the recovery and after the next commit, always in a new process.
     """
     chance = random.Random(100 + seed)
-    log = driver.write_log(tmp_path)
+    log = driver.write_log(tmp_path, windows=2)
     batch = chance.randrange(0, 3)
     assert run(driver, tmp_path, "spark", "sound", POINTS[seed % 4], batch) == KILLED
     if FULL:

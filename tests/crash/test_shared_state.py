@@ -21,11 +21,12 @@ from aftlib.documents.shared_state.kills import (
 )
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job
+from aftlib.documents.shared_state.strategies import run_job
 from aftlib.documents.shared_state.table import PostgresTable
 from aftlib.documents.shared_state.tuples import TupleStream, draw_log
 from aftlib.spark.faults import Fault
 from tests.crash import sharing_driver
-from tests.crash.processes import KILLED, run, start
+from tests.crash.processes import KILLED, start
 from tests.crash.sharing_driver import STREAM, job_in
 
 pytestmark = pytest.mark.crash
@@ -70,7 +71,7 @@ def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tm
 
 
 @pytest.mark.parametrize("seed", range(10 if os.environ.get("AFT_TRIALS") == "full" else 1))
-def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
+def test_a_killed_driver_is_started_again_and_goes_on(spark, tmp_path, seed):
     draw_log(tmp_path / "log", STREAM, 4)
     job = job_in(tmp_path)
     first = start(sharing_driver, tmp_path, start_new_session=True)
@@ -78,7 +79,7 @@ def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
     time.sleep(np.random.default_rng(seed).uniform(0, 0.3))
     first.kill()  # its servers may live on for a moment
     assert first.wait() == KILLED
-    assert run(sharing_driver, tmp_path) == 0
+    run_job(spark, job)
     with job.table() as table:
         rows = table.results().itertuples(index=False, name=None)
         assert {(window, key): value for window, key, value in rows} == true_sums(STREAM)

@@ -1,5 +1,6 @@
 """`repair` on Spark: windows put right by key, estimates audited, a kill that changes nothing."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -235,29 +236,28 @@ def test_a_repair_that_is_killed_changes_nothing_and_the_next_one_ends_it(spark,
     """Killed while Spark writes, and before the new version is in use; a control is caught."""
     windows, archive, _ = tables()
     early = archive[archive["time"] < at(4)]
-    tables_of = {"windows": windows, "archive": archive}
+    prepared = tmp_path / "prepared"
+    for part, table in {"windows": windows, "archive": archive}.items():
+        frame(spark, table).write.parquet(str(prepared / part))
+    repair(
+        spark.read.parquet(str(prepared / "windows")),
+        frame(spark, early),
+        PROMISE,
+        group="site",
+        into=prepared / "right",
+    )
 
-    def prepared(name):
-        directory = tmp_path / name
-        for part, table in tables_of.items():
-            frame(spark, table).write.parquet(str(directory / part))
-        repair(
-            spark.read.parquet(str(directory / "windows")),
-            frame(spark, early),
-            PROMISE,
-            group="site",
-            into=directory / "right",
-        )
-        return directory
+    def copied(name):
+        return shutil.copytree(prepared, tmp_path / name, symlinks=True)
 
-    whole = prepared("whole")
+    whole = copied("whole")
     former = stored(spark, whole)
     expected = driver.run(spark, whole)
     result = stored(spark, whole)
     assert not result.equals(former) and len(former) > 30
     seen = {}
     for step in driver.STEPS:
-        directory = prepared(step)
+        directory = copied(step)
         command = [sys.executable, "-m", "tests.crash.repair_driver", str(directory), step]
         process = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
         assert process.returncode == -signal.SIGKILL
