@@ -61,8 +61,12 @@ class NearestBefore:
 '''
 ROUNDS, CUTS = 320, (0.75, 0.85)
 """Windows, and the shares of the samples between which a file ends."""
-KILL_IN = 1
-"""The micro-batch, and so the file, in which a sensor is away."""
+KILL_IN = 2
+"""The micro-batch whose windows are those of the file in which a sensor is away.
+
+It is one later than the file's samples, because the watermark then ends the windows. The guards
+have state by then, that of the windows of the first file.
+"""
 
 
 def prepare(directory: Path) -> None:
