@@ -31,10 +31,10 @@ make help       list the targets
 make setup      make .venv from requirements/run.lock: what the notebooks need
 make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
 make test       run the tests (ARGS=... goes to pytest)
-make long       run the tests that `make test` leaves out: a cluster, many kills, some beside the oldest Spark
+make long       run the tests that `make test` leaves out: a cluster, many kills, each notebook with other parameters
 make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
 make coverage   run the tests, and show the lines of the library that they miss
-make check      rules, docs, tests, a tiny reproduction: what CI runs before `make long`
+make check      rules, docs, tests, a tiny reproduction
 make rules      ruff (rules and format) and mypy
 make lint       rules, and the tests of notebooks that run none
 make smoke      run the notebooks in their smallest size
@@ -62,7 +62,6 @@ test: $(all) .venv/compiled
 # A process that has no test left takes one of another's: most of these last a minute or more.
 long: $(all) .venv/compiled
 	$(pytest) --dist worksteal -m long $(ARGS)
-	$(bin)/python -m tests.versions 4.0 --only versions
 
 # `make test` has the tests of `make lint`.
 check: $(all) .venv/compiled
