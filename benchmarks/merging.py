@@ -1,7 +1,7 @@
 """D3's strategies on Spark against Flink on the same files, as JSON.
 
     python -m benchmarks merging                    # 10⁷ tuples, 5 runs
-    AFT_MERGING_TUPLES=100000000 python -m benchmarks merging
+    AFT_MERGING_TUPLES=100000000 python -m benchmarks merging  # late local and its rivals
 
 Flink gets its jars from PyPI on the first run (330 MB, stored in data/) and needs a Java compiler;
 without them it is left out, and the result says why. Its figure is the job's net run time in a warm
@@ -18,7 +18,7 @@ import pandas as pd
 
 from aftlib.core.paths import data_dir
 from aftlib.documents.shared_state.experiments import sources
-from aftlib.documents.shared_state.throughput import measure
+from aftlib.documents.shared_state.throughput import LATE_LOCAL, STRATEGIES, measure
 from aftlib.documents.shared_state.tuples import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink
@@ -29,7 +29,11 @@ TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", STORED_TUPLES))
 RUNS = int(os.environ.get("AFT_MERGING_RUNS", "5"))
 SKEWS = (0.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
-FLINK_MODES = ("keyed", "late", "shared")
+ALL = TUPLES <= STORED_TUPLES
+"""Whether all strategies run, or, because there are more tuples, late local and its rivals only."""
+CHOSEN = STRATEGIES if ALL else (LATE_LOCAL,)
+FLINK_MODES = ("keyed", "late", "shared") if ALL else ("late", "shared")
+FLINK_TASKS = (1, TASKS) if ALL else (TASKS,)
 
 
 def run() -> dict[str, Any]:
@@ -38,7 +42,7 @@ def run() -> dict[str, Any]:
     streams = [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS]
     inputs = sources(spark, data_dir(), streams)
     say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
-    measured = measure(spark, inputs, TASKS, RUNS)
+    measured = measure(spark, inputs, TASKS, RUNS, CHOSEN)
     spark.stop()
     folders = {str(source.log.path): skew for skew, source in inputs.items()}
     rivals, reason = time_flink(folders)
@@ -61,7 +65,7 @@ def time_flink(folders: dict[str, float]) -> tuple[pd.DataFrame, str]:
     rows = []
     try:
         path = flink.prepare(data_dir())
-        for mode, tasks in product(FLINK_MODES, (1, TASKS)):
+        for mode, tasks in product(FLINK_MODES, FLINK_TASKS):
             say(f"Flink, {mode}, tasks {tasks}: {RUNS + 1} runs at each skew")
             for each in flink.timed(path, mode, [*folders], RUNS, tasks).itertuples():
                 speed, skew = TUPLES / each.seconds, folders[each.folder]
