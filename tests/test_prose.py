@@ -155,6 +155,7 @@ ONLY_SAID = {
         r"ε = [\d.]+ µg/m³",
         r"recovers in [\d.]+ s or less on average",
         r"`recoverable` reaches [\d.]+ % and [\d.]+ %",
+        r"D1 by model saves \d+ ms",
     ],
 }
 
